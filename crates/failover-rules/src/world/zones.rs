@@ -123,6 +123,8 @@ impl Zones {
         }
         let of = (cell.clone(), spec.reporter.clone());
         self.reports.insert(name.to_owned(), of);
+        // Before one is left out, which may be this one.
+        let refused = self.book.report(now, &cell, &spec.reporter, &spec.report);
         let names = self.reports_of.entry(spec.reporter.clone()).or_default();
         names.retain(|other| other != name);
         names.push(name.to_owned());
@@ -133,10 +135,10 @@ impl Zones {
                 cell.is_none_or(|cell| !self.known.contains_key(cell))
             };
             let least = names.iter().position(is_of_none).unwrap_or(0);
-            let name = names.remove(least);
-            self.report_gone(&name);
+            let least = names.remove(least);
+            self.report_gone(&least);
         }
-        self.book.report(now, &cell, &spec.reporter, &spec.report)
+        refused
     }
 
     /// A ZoneReport is gone, by object name.
@@ -145,8 +147,10 @@ impl Zones {
             self.book.forget_report(&cell, &reporter);
             if let Some(names) = self.reports_of.get_mut(&reporter) {
                 names.retain(|other| other != name);
+                if names.is_empty() {
+                    self.reports_of.remove(&reporter);
+                }
             }
-            self.reports_of.retain(|_, names| !names.is_empty());
         }
     }
 

@@ -187,3 +187,30 @@ fn reports_of_cells_that_are_known_stay_whichever_came_first() {
     see(&mut zones, 2, &mut zone, "1", 2);
     assert!(is_cut(&zones));
 }
+
+/// Of one that has reported for as many known cells as are held, one more about a made-up cell is left out, and
+/// nothing of it stays.
+#[test]
+fn a_report_that_is_left_out_leaves_nothing_behind() {
+    let (mut zone, mut zones) = (Fixture::new(3), Zones::default());
+    for known in 0..REPORTS_OF_ONE {
+        let mut object = zone_health("1");
+        let cell = u32::try_from(known).unwrap();
+        object.metadata.name = Some(cell_object_name(ZONE, cell));
+        zones.zone_health(Millis(0), &object, zone.roster());
+        let spec = ZoneReportSpec {
+            cell,
+            ..report(&mut zone, 1)
+        };
+        zones.report(Millis(1), &format!("{cell}"), &spec);
+    }
+    let made_up = ZoneReportSpec {
+        cell: 999,
+        ..report(&mut zone, 1)
+    };
+    zones.report(Millis(1), "made up", &made_up);
+    assert!(!zones.reports.contains_key("made up") && zones.reports.len() == REPORTS_OF_ONE);
+    let held = format!("{:?}", zones.book());
+    let holds = |cell| held.contains(&format!("{:?}", cell_object_name(ZONE, cell)));
+    assert!(holds(31) && !holds(999));
+}

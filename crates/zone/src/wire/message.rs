@@ -55,7 +55,7 @@ pub struct Message {
     pub body: Body,
 }
 
-/// The kinds of datagrams, each with its number. 16 to 23, and 144 to 151 are reserved for the lease by which
+/// The kinds of datagrams, each with its number. 16 to 23 and 144 to 151 are reserved for the lease by which
 /// a node proves to itself that it may run what must not run twice.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Body {
