@@ -188,8 +188,8 @@ fn reports_of_cells_that_are_known_stay_whichever_came_first() {
     assert!(is_cut(&zones));
 }
 
-/// Of one that has reported for as many known cells as are held, one more about a made-up cell is left out, and
-/// nothing of it stays.
+/// Of one that has reported for as many known cells as are held, one more about a made-up cell is left out,
+/// and nothing of it stays.
 #[test]
 fn a_report_that_is_left_out_leaves_nothing_behind() {
     let (mut zone, mut zones) = (Fixture::new(3), Zones::default());
