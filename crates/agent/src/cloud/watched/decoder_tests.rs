@@ -137,7 +137,8 @@ fn watches_are_borne() {
             .iter()
             .flat_map(|object| line("MODIFIED", object))
             .collect::<Vec<_>>();
-        let size = again.len() - objects.len() * line("MODIFIED", &Value::Null).len();
+        // An object without members is written shorter than none.
+        let size = again.len().saturating_sub(objects.len() * line("MODIFIED", &Value::Null).len());
         let (again, ..) = runtime.block_on(server.tells(vec![again.into()]));
         // A number beyond 64 bits is read as a float, and that float as one beside it.
         let read = |object: &&Value| serde_json::from_str(&object.to_string()).unwrap();
