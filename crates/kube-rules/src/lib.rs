@@ -20,6 +20,7 @@
 //! | [`schema`] | the packed Kubernetes 1.36 schemas |
 //! | [`strict`] | decoding a request body: types, unknown and duplicate fields, canonical form |
 //! | [`patch`] | JSON patch, merge patch, strategic merge patch |
+//! | [`apply`] | who owns which fields, and server-side apply |
 //! | [`selector`] | label and field selectors |
 //! | [`defaults`] | what Kubernetes fills in |
 //! | [`strategy`] | what a create, an update, a status update may change; generations |
@@ -33,6 +34,7 @@
 //! Order of a create: decode, default, admission, `strategy::prepare_create`, `validate::create`, store.
 //! Of an update: patch or decode, default, admission, `strategy::prepare_update`, `validate::update`, store.
 
+pub mod apply;
 pub mod crd;
 pub mod csr;
 pub mod defaults;

@@ -5,13 +5,13 @@
 //!
 //! ```text
 //! D  NAME  SHAPE  MAP-TYPE  GROUP/VERSION/KIND ...
-//! F  NAME  TYPE  FLAGS  LIST-TYPE  LIST-MAP-KEYS  MERGE-KEY  STRATEGY  GO-TYPE
+//! F  NAME  TYPE  FLAGS  RELATION  LIST-MAP-KEYS  MERGE-KEY  STRATEGY  GO-TYPE
 //! ```
 //!
 //! A type is `s` string, `y` bytes, `i` int32, `l` int64, `n` integer, `d` number, `b` boolean, `?` anything,
 //! `@N` the N-th definition, `[T` a list, `{T` a map. Flags: `r` required, `*` pointer in Go, `!` always
-//! encoded, `z` left out when zero. The second, *cold*, has one line per definition: its name, a tab, its
-//! OpenAPI v2 JSON with descriptions.
+//! encoded, `z` left out when zero. RELATION says how a list or a map merges. The second, *cold*, has a line
+//! for each definition: its name, a tab, its OpenAPI v2 JSON with descriptions.
 
 use super::go_types::Facts;
 use anyhow::{Context, Result, bail};
@@ -117,7 +117,7 @@ fn hot_lines(
             out,
             "F\t{field}\t{}\t{flags}\t{}\t{}\t{}\t{}\t{}",
             type_code(schema, index).with_context(|| format!("field {field}"))?,
-            text(schema, "x-kubernetes-list-type"),
+            relation(schema),
             keys.join(","),
             text(schema, "x-kubernetes-patch-merge-key"),
             text(schema, "x-kubernetes-patch-strategy"),
@@ -125,6 +125,14 @@ fn hot_lines(
         )?;
     }
     Ok(())
+}
+
+/// How a list or a map is merged, where that is declared.
+fn relation(schema: &Value) -> &str {
+    match text(schema, "x-kubernetes-list-type") {
+        "" => text(schema, "x-kubernetes-map-type"),
+        of_list => of_list,
+    }
 }
 
 fn text<'a>(value: &'a Value, key: &str) -> &'a str {

@@ -124,6 +124,41 @@ fn unsupported(field: &str, value: &str, supported: &str) -> FieldError {
     }
 }
 
+/// Bytes that the name of a manager has at most.
+const MANAGER_BYTES: usize = 128;
+
+/// The manager that a user agent stands for: its first part, cut to what a name may have.
+fn manager_of(user_agent: &str) -> String {
+    let mut manager = String::new();
+    let first = user_agent.split('/').next().unwrap_or_default();
+    for letter in first.chars().filter(|letter| !letter.is_control()) {
+        if manager.len() + letter.len_utf8() > MANAGER_BYTES {
+            break;
+        }
+        manager.push(letter);
+    }
+    manager
+}
+
+/// What is wrong with the name of a manager.
+fn wrong_manager(manager: &str) -> Option<FieldError> {
+    let error = |reason, message| FieldError {
+        reason,
+        field: "fieldManager".to_owned(),
+        message,
+    };
+    if manager.len() > MANAGER_BYTES {
+        let message = format!("Too long: may not be more than {MANAGER_BYTES} bytes");
+        return Some(error("FieldValueTooLong", message));
+    }
+    let (at, letter) = manager.char_indices().find(|(_, letter)| letter.is_control())?;
+    let message = format!(
+        "Invalid value: {manager:?}: invalid character U+{:04X} (at position {at})",
+        u32::from(letter)
+    );
+    Some(error("FieldValueInvalid", message))
+}
+
 /// `["All"]` or nothing.
 pub(crate) fn check_dry_run(values: &[String]) -> Result<bool, FieldError> {
     match values {
@@ -153,17 +188,41 @@ impl WriteOptions {
             errors.push(error);
             false
         });
+        errors.extend(query.get("fieldManager").and_then(wrong_manager));
         if !errors.is_empty() {
             return Err(invalid_options(kind, errors));
         }
-        let agent = user_agent.split('/').next().unwrap_or_default();
+        let agent = manager_of(user_agent);
         Ok(Self {
             dry_run,
             field_validation,
-            field_manager: query.get("fieldManager").unwrap_or(agent).to_owned(),
+            field_manager: query.get("fieldManager").map_or(agent, str::to_owned),
             force: query.flag("force"),
         })
     }
+}
+
+/// 422 for what does not go with the kind of a patch: applying needs a manager, and it alone can force.
+pub(crate) fn check_patch(query: &Query, applies: bool) -> ApiResult<()> {
+    let (reason, field, message) = match (applies, query.get("fieldManager"), query.get("force")) {
+        (true, None, _) => (
+            "FieldValueRequired",
+            "fieldManager",
+            "Required value: is required for apply patch",
+        ),
+        (false, _, Some(_)) => (
+            "FieldValueForbidden",
+            "force",
+            "Forbidden: may not be specified for non-apply patch",
+        ),
+        _ => return Ok(()),
+    };
+    let error = FieldError {
+        reason,
+        field: field.to_owned(),
+        message: message.to_owned(),
+    };
+    Err(invalid_options("PatchOptions", vec![error]))
 }
 
 #[cfg(test)]

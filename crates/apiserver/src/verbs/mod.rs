@@ -6,6 +6,7 @@
 //! | `rules` | the rules of a kind, built-in or custom |
 //! | `convert` | between the version served and the version stored |
 //! | `read`, `write`, `patch`, `delete` | the verbs |
+//! | `ownership` | who owns which fields; server-side apply |
 //! | `scale`, `binding`, `eviction`, `finalize` | subresources with a verb of their own |
 //! | `connect` | subresources behind which a kubelet or a pod answers |
 //! | `watch` | the events of a resource as a stream |
@@ -22,6 +23,7 @@ pub(crate) mod delete;
 pub(crate) mod eviction;
 pub(crate) mod finalize;
 pub(crate) mod hooks;
+mod ownership;
 pub(crate) mod patch;
 pub(crate) mod present;
 pub(crate) mod read;

@@ -2,9 +2,10 @@
 
 use super::context::{Answer, Context};
 use super::convert::to_served;
+use super::ownership;
 use super::rules::Part;
 use super::write::replace;
-use crate::request::query::WriteOptions;
+use crate::request::query::{WriteOptions, check_patch};
 use evenkeel_kube_rules::gvk::Gvk;
 use evenkeel_kube_rules::patch;
 use evenkeel_kube_rules::status::{ApiError, ApiResult};
@@ -13,6 +14,9 @@ use serde_json::Value;
 
 /// Times that a patch is applied anew after somebody else's write; upstream's number.
 const ATTEMPTS: usize = 5;
+
+/// Media type of a configuration for server-side apply.
+pub(crate) const APPLY: &str = "application/apply-patch+yaml";
 
 /// How the body changes an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,7 +40,7 @@ impl Format {
             _ => {
                 let strategic = ", application/strategic-merge-patch+json";
                 let accepted = format!(
-                    "application/json-patch+json, application/merge-patch+json{}",
+                    "application/json-patch+json, application/merge-patch+json{}, {APPLY}",
                     if builtin { strategic } else { "" }
                 );
                 let mut error = ApiError::unsupported_media_type(&accepted);
@@ -67,14 +71,19 @@ impl Format {
 }
 
 pub(crate) async fn patch(context: &Context, part: Part) -> ApiResult<Answer> {
+    if context.content_type == APPLY {
+        return ownership::patch(context, part).await;
+    }
     let format = Format::of(context)?;
     let options = WriteOptions::parse(&context.query, "PatchOptions", &context.user_agent)?;
+    check_patch(&context.query, false)?;
     let gvk = context.resource.gvk();
     for _ in 0..ATTEMPTS {
         let stored = context.stored()?;
         let old = to_served(&context.resource, &stored);
         let patched = format.apply(&gvk, &old, &context.body)?;
-        let new = decoded(context, format, patched, options.field_validation)?;
+        let mut new = decoded(context, format, patched, options.field_validation)?;
+        ownership::track(context, &options, Some(&old), &mut new)?;
         if let Some(answer) = replace(context, part, &stored, new, &options, "UpdateOptions").await? {
             return Ok(answer);
         }

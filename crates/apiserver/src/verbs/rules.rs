@@ -156,6 +156,7 @@ fn graft(part: Part, old: &Value, new: &Value) -> Value {
     let mut result = old.clone();
     // A resourceVersion that the client sent stays in force.
     result["metadata"]["resourceVersion"] = new["metadata"]["resourceVersion"].clone();
+    result["metadata"]["managedFields"] = new["metadata"]["managedFields"].clone();
     match part {
         Part::EphemeralContainers => {
             result["spec"]["ephemeralContainers"] = new["spec"]["ephemeralContainers"].clone();

@@ -2,15 +2,16 @@
 
 use super::context::{Answer, Context};
 use super::convert::{to_served, to_stored};
-use super::patch::Format;
+use super::ownership;
+use super::patch::{APPLY, Format};
 use super::rules::Part;
 use super::write::commit;
 use crate::request::Operation;
-use crate::request::query::WriteOptions;
+use crate::request::query::{WriteOptions, check_patch};
 use evenkeel_kube_rules::crd::ScalePaths;
 use evenkeel_kube_rules::gvk::Gvk;
 use evenkeel_kube_rules::status::{ApiError, ApiResult, FieldError};
-use evenkeel_kube_rules::strict;
+use evenkeel_kube_rules::strict::{self, FieldValidation};
 use serde_json::{Value, json};
 
 /// Times that a change is tried against concurrent writers.
@@ -109,13 +110,17 @@ pub(crate) fn get(context: &Context) -> ApiResult<Answer> {
 pub(crate) async fn update(context: &Context) -> ApiResult<Answer> {
     let options = WriteOptions::parse(&context.query, "UpdateOptions", &context.user_agent)?;
     let scale = context.decoded(&gvk(), options.field_validation)?;
-    change(context, &options, "UpdateOptions", |_| Ok(scale.clone())).await
+    change(context, &options, None, |_| Ok(scale.clone())).await
 }
 
 pub(crate) async fn patch(context: &Context) -> ApiResult<Answer> {
-    let format = Format::of(context)?;
     let options = WriteOptions::parse(&context.query, "PatchOptions", &context.user_agent)?;
-    change(context, &options, "UpdateOptions", |scale| {
+    if context.content_type == APPLY {
+        return apply(context, &options).await;
+    }
+    let format = Format::of(context)?;
+    check_patch(&context.query, false)?;
+    change(context, &options, None, |scale| {
         let patched = format.apply(&gvk(), scale, &context.body)?;
         let decoded = strict::check(&gvk(), patched, options.field_validation)
             .map_err(|text| format.undecodable(&context.body, &text))?;
@@ -125,10 +130,20 @@ pub(crate) async fn patch(context: &Context) -> ApiResult<Answer> {
     .await
 }
 
+/// Who applies a Scale owns the number of replicas of the object behind it.
+async fn apply(context: &Context, options: &WriteOptions) -> ApiResult<Answer> {
+    check_patch(&context.query, true)?;
+    let (config, doubled) = strict::decode_apply(&context.body)?;
+    let decoded =
+        strict::check(&gvk(), config.clone(), FieldValidation::Strict).map_err(ApiError::unforeseen)?;
+    ownership::warn_of_doubled(context, doubled.as_deref(), options.field_validation)?;
+    change(context, options, Some(&config), |_| Ok(decoded.object.clone())).await
+}
+
 async fn change(
     context: &Context,
     options: &WriteOptions,
-    kind: &str,
+    applied: Option<&Value>,
     new_scale: impl Fn(&Value) -> ApiResult<Value>,
 ) -> ApiResult<Answer> {
     let name = &context.info.name;
@@ -144,15 +159,24 @@ async fn change(
             return Err(context.modified(name));
         }
         let objects = (Some(scale), Some(old));
-        let mut attributes = context.attributes(Operation::Update, name, objects, options, kind);
+        let mut attributes = context.attributes(Operation::Update, name, objects, options, "UpdateOptions");
         context.admit(&mut attributes).await?;
         let scale = attributes.object.take().unwrap_or_default();
-        let mut new = (*object).clone();
-        set(
-            &mut new,
-            &paths.spec_replicas,
-            scale["spec"]["replicas"].as_i64().unwrap_or(0),
-        );
+        let new = if let Some(applied) = applied {
+            let mut config = json!({
+                "apiVersion": object["apiVersion"], "kind": object["kind"], "metadata": {"name": name},
+            });
+            if let Some(replicas) = applied["spec"]["replicas"].as_i64() {
+                set(&mut config, &paths.spec_replicas, replicas);
+            }
+            ownership::applied(context, options, Some(&object), &config)?
+        } else {
+            let mut new = (*object).clone();
+            let replicas = scale["spec"]["replicas"].as_i64().unwrap_or(0);
+            set(&mut new, &paths.spec_replicas, replicas);
+            ownership::track(context, options, Some(&object), &mut new)?;
+            new
+        };
         let new = to_stored(&context.resource, new);
         if let Some(written) = commit(context, Part::Main, &stored, new, options.dry_run)? {
             let written = to_served(&context.resource, &written);

@@ -3,12 +3,14 @@
 use super::context::{Answer, Context};
 use super::convert::{to_served, to_stored};
 use super::hooks;
+use super::ownership;
 use super::rules::Part;
 use super::services;
 use crate::request::body;
 use crate::request::query::WriteOptions;
 use crate::request::{Operation, RequestInfo};
 use crate::store::{StoreError, resource_version};
+use evenkeel_kube_rules::apply;
 use evenkeel_kube_rules::status::{ApiError, ApiResult, FieldError};
 use evenkeel_kube_rules::time::rfc3339;
 use jiff::Timestamp;
@@ -27,7 +29,8 @@ const NAMES: usize = 8;
 
 pub(crate) async fn create(context: &Context) -> ApiResult<Answer> {
     let options = WriteOptions::parse(&context.query, "CreateOptions", &context.user_agent)?;
-    let object = decode(context, &options)?;
+    let mut object = decode(context, &options)?;
+    ownership::track(context, &options, None, &mut object)?;
     insert(context, object, &options).await
 }
 
@@ -62,7 +65,7 @@ pub(crate) fn fit_namespace(context: &Context, object: &mut Value) -> ApiResult<
 }
 
 /// The name of the path holds.
-fn fit_name(context: &Context, object: &mut Value) -> ApiResult<()> {
+pub(crate) fn fit_name(context: &Context, object: &mut Value) -> ApiResult<()> {
     let wanted = &context.info.name;
     match object["metadata"]["name"].as_str().unwrap_or_default() {
         "" => object["metadata"]["name"] = json!(wanted),
@@ -118,6 +121,7 @@ pub(crate) async fn insert(
     let redefault = |object: &mut Value| rules.apply_defaults(object);
     let name = object["metadata"]["name"].as_str().unwrap_or_default().to_owned();
     let admission = &context.server.access.admission;
+    let managers = managers_of(&object);
     let mut attributes = context.attributes(
         Operation::Create,
         &name,
@@ -130,6 +134,7 @@ pub(crate) async fn insert(
         .await?;
     context.warn(warnings);
     let mut object = attributes.object.take().unwrap_or_default();
+    keep_managers(context, managers, &mut object);
     own_metadata(&mut object);
     let had_version = object["metadata"]["resourceVersion"]
         .as_str()
@@ -192,12 +197,7 @@ fn own_metadata(object: &mut Value) {
         object["metadata"] = json!({});
     }
     if let Some(metadata) = object["metadata"].as_object_mut() {
-        for name in [
-            "deletionTimestamp",
-            "deletionGracePeriodSeconds",
-            "selfLink",
-            "managedFields",
-        ] {
+        for name in ["deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"] {
             metadata.remove(name);
         }
         metadata.insert("uid".to_owned(), json!(new_uid()));
@@ -267,6 +267,7 @@ pub(crate) async fn update(context: &Context, part: Part) -> ApiResult<Answer> {
         if let Some(metadata) = object["metadata"].as_object_mut() {
             metadata.remove("resourceVersion");
         }
+        ownership::track(context, &options, None, &mut object)?;
         return insert(context, object, &options).await;
     }
     let text = object["metadata"]["resourceVersion"].as_str().unwrap_or_default();
@@ -288,7 +289,10 @@ pub(crate) async fn update(context: &Context, part: Part) -> ApiResult<Answer> {
             let gvr = &context.resource.gvr;
             return Err(ApiError::invalid(&gvr.group, &gvr.resource, name, vec![error]));
         }
-        match replace(context, part, &stored, object.clone(), &options, "UpdateOptions").await? {
+        let mut new = object.clone();
+        let live = to_served(&context.resource, &stored);
+        ownership::track(context, &options, Some(&live), &mut new)?;
+        match replace(context, part, &stored, new, &options, "UpdateOptions").await? {
             Some(answer) => return Ok(answer),
             None if !unconditional => return Err(context.modified(name)),
             None => {}
@@ -342,13 +346,15 @@ pub(crate) async fn replace(
     let redefault = |object: &mut Value| rules.apply_defaults(object);
     let old = to_served(&context.resource, stored);
     let admission = &context.server.access.admission;
+    let managers = managers_of(&new);
     let objects = (Some(new), Some((*old).clone()));
     let mut attributes = context.attributes(Operation::Update, name, objects, options, kind);
     let warnings = admission
         .mutate(&mut attributes, context.reader(), &redefault)
         .await?;
     context.warn(warnings);
-    let new = attributes.object.take().unwrap_or_default();
+    let mut new = attributes.object.take().unwrap_or_default();
+    keep_managers(context, managers, &mut new);
     let new = to_stored(&context.resource, new);
     let checked = check_update(context, part, stored, new)?;
     attributes.object = Some((*to_served(&context.resource, &Arc::new(checked.clone()))).clone());
@@ -389,6 +395,7 @@ fn store_update(
 ) -> ApiResult<Option<Arc<Value>>> {
     let name = context.info.name.as_str();
     let claim = services::claim_for_update(context, stored, &mut new)?;
+    keep_times(stored, &mut new);
     if dry_run {
         return Ok(Some(Arc::new(new)));
     }
@@ -418,6 +425,56 @@ fn store_update(
     }
 }
 
+/// The owners that an object notes.
+fn managers_of(object: &Value) -> Value {
+    object["metadata"]["managedFields"].clone()
+}
+
+/// Owners that a webhook has spoilt are those from before it, with a warning.
+fn keep_managers(context: &Context, managers: Value, object: &mut Value) {
+    if let Err(error) = apply::check_managers(object) {
+        context.warn(vec![format!(
+            ".metadata.managedFields was in an invalid state after admission; this could be caused by an outdated \
+             mutating admission controller; please fix your requests: {error}"
+        )]);
+        put_managers(object, managers);
+    }
+}
+
+fn put_managers(object: &mut Value, managers: Value) {
+    if let Some(metadata) = object["metadata"].as_object_mut() {
+        if managers.is_null() {
+            metadata.remove("managedFields");
+        } else {
+            metadata.insert("managedFields".to_owned(), managers);
+        }
+    }
+}
+
+/// A write that changes nothing but the times of owners changes nothing.
+fn keep_times(stored: &Value, new: &mut Value) {
+    let without_times = |managers: &Value| {
+        let mut managers = managers.clone();
+        for entry in managers.as_array_mut().into_iter().flatten() {
+            if let Some(entry) = entry.as_object_mut() {
+                entry.remove("time");
+            }
+        }
+        managers
+    };
+    let (old, now) = (managers_of(stored), managers_of(new));
+    if old == now || without_times(&old) != without_times(&now) {
+        return;
+    }
+    put_managers(new, old);
+    let version = new["metadata"]["resourceVersion"].take();
+    new["metadata"]["resourceVersion"] = stored["metadata"]["resourceVersion"].clone();
+    if new != stored {
+        put_managers(new, now);
+    }
+    new["metadata"]["resourceVersion"] = version;
+}
+
 /// Carries over what the server owns.
 fn keep_metadata(stored: &Value, new: &mut Value) {
     let old = &stored["metadata"];
@@ -438,10 +495,6 @@ fn keep_metadata(stored: &Value, new: &mut Value) {
             metadata.insert(name.to_owned(), old[name].clone());
         }
     }
-    match old.get("managedFields") {
-        Some(managed) => metadata.insert("managedFields".to_owned(), managed.clone()),
-        None => metadata.remove("managedFields"),
-    };
 }
 
 /// Whether an update takes away the last thing that held a deletion back.

@@ -1,5 +1,6 @@
 //! The API server as its clients see it.
 
+mod apply;
 mod crash;
 mod custom;
 mod deletion;

@@ -5,12 +5,15 @@
 
 mod columns;
 mod definition;
+mod expressions;
+mod ownership;
 mod structural;
 mod validation;
 
 #[cfg(test)]
 mod tests;
 
+use crate::apply::types::Type;
 use crate::gvk::Gvk;
 use crate::names;
 use crate::schema;
@@ -19,7 +22,9 @@ use crate::strict::{self, Decoded, FieldValidation, json::Node};
 use crate::table::{Column, Row};
 use columns::PrinterColumn;
 use jiff::Timestamp;
+use kube_cel::CompiledSchema;
 use serde_json::{Value, json};
+use std::sync::Arc;
 use structural::Structural;
 
 pub use definition::establish;
@@ -55,10 +60,16 @@ pub struct CustomKind {
     pub selectable_fields: Vec<String>,
     schema: Structural,
     document: Value,
+    expressions: Option<Arc<CompiledSchema>>,
     columns: Vec<PrinterColumn>,
 }
 
 impl CustomKind {
+    /// What ownership of fields needs to know of the objects.
+    pub(crate) fn owned_type(&self) -> Type<'_> {
+        Type::Object(&self.schema)
+    }
+
     /// Compiles a version of a valid CRD.
     pub fn compile(crd: &Value, version: &str) -> Result<Self, String> {
         let spec = &crd["spec"];
@@ -99,6 +110,7 @@ impl CustomKind {
                 .map(str::to_owned)
                 .collect(),
             schema,
+            expressions: expressions::compile(&document).map(Arc::new),
             document,
             columns: PrinterColumn::of_version(entry),
         })
@@ -202,23 +214,30 @@ impl CustomKind {
         let mut errors = self.validate_type(object);
         errors.extend(Self::validate_name(object));
         errors.extend(validation::validate(&self.schema, object));
+        self.evaluate(object, None, &mut errors);
         errors
     }
 
     /// As [`crate::validate::update`].
-    pub fn validate_update(&self, _old: &Value, new: &Value) -> Vec<FieldError> {
+    pub fn validate_update(&self, old: &Value, new: &Value) -> Vec<FieldError> {
         let mut errors = self.validate_type(new);
         errors.extend(validation::validate(&self.schema, new));
+        self.evaluate(new, Some(old), &mut errors);
         errors
     }
 
     /// As [`crate::validate::status_update`].
-    pub fn validate_status_update(&self, _old: &Value, new: &Value) -> Vec<FieldError> {
-        let status = validation::validate(&self.schema, new);
-        status
-            .into_iter()
-            .filter(|error| error.field == "status" || error.field.starts_with("status."))
-            .collect()
+    pub fn validate_status_update(&self, old: &Value, new: &Value) -> Vec<FieldError> {
+        let mut errors = validation::validate(&self.schema, new);
+        errors.retain(|error| error.field == "status" || error.field.starts_with("status."));
+        self.evaluate(new, Some(old), &mut errors);
+        errors
+    }
+
+    fn evaluate(&self, new: &Value, old: Option<&Value>, errors: &mut Vec<FieldError>) {
+        if let Some(compiled) = &self.expressions {
+            expressions::add((compiled, &self.document), new, old, errors);
+        }
     }
 
     fn validate_type(&self, object: &Value) -> Vec<FieldError> {

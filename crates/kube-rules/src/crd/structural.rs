@@ -16,6 +16,8 @@ pub(super) struct Structural {
     pub(super) preserve_unknown: bool,
     /// `x-kubernetes-embedded-resource`
     pub(super) embedded: bool,
+    /// `x-kubernetes-map-type: atomic`
+    pub(super) atomic_map: bool,
     pub(super) properties: BTreeMap<String, Structural>,
     /// `additionalProperties` with a schema; `true` is a schema that takes anything.
     pub(super) additional: Option<Box<Structural>>,
@@ -84,6 +86,7 @@ impl Structural {
             int_or_string: flag("x-kubernetes-int-or-string"),
             preserve_unknown: flag("x-kubernetes-preserve-unknown-fields"),
             embedded: flag("x-kubernetes-embedded-resource"),
+            atomic_map: schema["x-kubernetes-map-type"] == "atomic",
             properties,
             additional,
             items,

@@ -1,6 +1,7 @@
 //! Tables of cases for custom resources and their definitions.
 
 use super::*;
+use rstest::rstest;
 
 fn definition() -> Value {
     json!({
@@ -334,4 +335,56 @@ fn a_definition_is_established_unless_its_names_are_taken() {
     let before = first.clone();
     establish(&mut first, &[], later);
     assert_eq!(first, before, "nothing changed, so no time does");
+}
+
+/// A kind with rules: about the whole, with a path to a member, about a transition, with a text that is
+/// computed.
+fn ruled() -> CustomKind {
+    let rules = json!([
+        {"rule": "self.min <= self.max", "fieldPath": ".min", "reason": "FieldValueForbidden"},
+        {"rule": "self.max < 100", "messageExpression": "'max is ' + string(self.max)"},
+    ]);
+    let schema = json!({"type": "object", "properties": {"spec": {
+        "type": "object",
+        "required": ["min", "max"],
+        "x-kubernetes-validations": rules,
+        "properties": {
+            "min": {"type": "integer"},
+            "max": {"type": "integer"},
+            "fixed": {"type": "string", "x-kubernetes-validations": [
+                {"rule": "self == oldSelf", "message": "fixed is immutable"}]},
+        },
+    }}});
+    let crd = json!({"spec": {"group": "example.com", "names": {"kind": "Rule", "plural": "rules"},
+        "scope": "Namespaced",
+        "versions": [{"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": schema}}]}});
+    CustomKind::compile(&crd, "v1").unwrap()
+}
+
+#[rstest]
+#[case::holds(json!({"min": 1, "max": 2, "fixed": "x"}), &[])]
+#[case::path(json!({"min": 3, "max": 2}), &["spec.min: Forbidden: failed rule: self.min <= self.max"])]
+#[case::text(json!({"min": 3, "max": 200}), &["spec: Invalid value: max is 200"])]
+#[case::transition(json!({"min": 1, "max": 2, "fixed": "y"}),
+    &["spec.fixed: Invalid value: \"y\": fixed is immutable"])]
+#[case::blocked(json!({"min": 1}), &["spec.max: Required value",
+    "<nil>: Invalid value: null: some validation rules were not checked because the object was invalid; correct the \
+     existing errors to complete validation"])]
+fn custom_resources_satisfy_the_rules_of_their_schema(#[case] spec: Value, #[case] wrong: &[&str]) {
+    let kind = ruled();
+    let object = |spec: Value| json!({"apiVersion": "example.com/v1", "kind": "Rule", "metadata": {"name": "a"}, "spec": spec});
+    let old = object(json!({"min": 1, "max": 2, "fixed": "x"}));
+    let shown = |errors: Vec<FieldError>| -> Vec<String> {
+        errors
+            .iter()
+            .map(|error| format!("{}: {}", error.field, error.message))
+            .collect()
+    };
+    assert_eq!(shown(kind.validate_update(&old, &object(spec.clone()))), wrong);
+    let on_create = shown(kind.validate_create(&object(spec)));
+    assert_eq!(
+        on_create.len(),
+        wrong.iter().filter(|text| !text.contains("immutable")).count(),
+        "{on_create:?}"
+    );
 }

@@ -98,10 +98,14 @@ fn field(next: &mut dyn FnMut() -> &'static str) -> Field {
     let name = next();
     let ty = ty(next());
     let flags = next();
-    let list_type = match next() {
-        "map" => ListType::Map,
-        "set" => ListType::Set,
-        _ => ListType::Atomic,
+    let relation = next();
+    let is_map = matches!(ty, Type::Map(_));
+    let list_type = match relation {
+        _ if is_map => None,
+        "map" => Some(ListType::Map),
+        "set" => Some(ListType::Set),
+        "atomic" => Some(ListType::Atomic),
+        _ => None,
     };
     let keys = next();
     let merge_key = next();
@@ -114,6 +118,7 @@ fn field(next: &mut dyn FnMut() -> &'static str) -> Field {
         always: flags.contains('!'),
         omit_zero: flags.contains('z'),
         list_type,
+        atomic_map: is_map && relation == "atomic",
         list_map_keys: if keys.is_empty() {
             Vec::new()
         } else {

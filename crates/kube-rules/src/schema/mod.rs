@@ -68,10 +68,9 @@ pub enum Type {
 }
 
 /// How patches and server-side apply merge a list (`x-kubernetes-list-type`).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ListType {
     /// Replaced as a whole.
-    #[default]
     Atomic,
     /// Items are identified by the values of keys.
     Map,
@@ -94,8 +93,10 @@ pub struct Field {
     pub always: bool,
     /// With `omitzero` in Go: a struct, too, is left out when zero.
     pub omit_zero: bool,
-    /// How server-side apply treats the list.
-    pub list_type: ListType,
+    /// How server-side apply treats the list, where that is declared.
+    pub list_type: Option<ListType>,
+    /// Whether a map is replaced as a whole.
+    pub atomic_map: bool,
     /// Keys of a `Map` list.
     pub list_map_keys: Vec<&'static str>,
     /// `x-kubernetes-patch-merge-key`, or empty.

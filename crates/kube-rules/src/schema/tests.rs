@@ -21,7 +21,7 @@ fn finds_a_kind_and_walks_to_a_nested_field() {
         (containers.merge_key, containers.merge, containers.required),
         ("name", true, true)
     );
-    assert_eq!(containers.list_type, ListType::Map);
+    assert_eq!(containers.list_type, Some(ListType::Map));
     assert_eq!(containers.go_type, "[]v1.Container");
     let Type::List(item) = &containers.ty else {
         panic!("containers is a list")

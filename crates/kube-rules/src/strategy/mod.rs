@@ -140,7 +140,7 @@ pub(super) fn reset_metadata(old: &Value, new: &mut Value) {
 }
 
 /// Whether the kind has a `/status` subresource.
-fn has_status(gvk: &Gvk) -> bool {
+pub(crate) fn has_status(gvk: &Gvk) -> bool {
     let excluded = matches!(
         gvk.group.as_str(),
         "authentication.k8s.io" | "authorization.k8s.io" | "meta.k8s.io"

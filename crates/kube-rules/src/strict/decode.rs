@@ -163,7 +163,8 @@ fn absent(field: &Field) -> Option<Value> {
     if field.pointer {
         return field.always.then_some(Value::Null);
     }
-    if field.go_type.is_empty() {
+    // Metadata are embedded, so that Go names no type for the field.
+    if field.go_type.is_empty() && field.name != "metadata" {
         return None;
     }
     if let Some(definition) = field.ty.definition() {

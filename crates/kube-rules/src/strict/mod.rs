@@ -1,5 +1,6 @@
 //! Decoding of what clients send.
 
+mod applied;
 mod decode;
 pub(crate) mod json;
 #[cfg(test)]
@@ -11,6 +12,7 @@ use crate::status::{ApiError, ApiResult};
 use json::Node;
 use serde_json::{Value, json};
 
+pub use applied::decode_apply;
 pub(super) use decode::zero;
 
 /// The query parameter `fieldValidation`.

@@ -138,7 +138,9 @@ fn watches_are_borne() {
             .flat_map(|object| line("MODIFIED", object))
             .collect::<Vec<_>>();
         // An object without members is written shorter than none.
-        let size = again.len().saturating_sub(objects.len() * line("MODIFIED", &Value::Null).len());
+        let size = again
+            .len()
+            .saturating_sub(objects.len() * line("MODIFIED", &Value::Null).len());
         let (again, ..) = runtime.block_on(server.tells(vec![again.into()]));
         // A number beyond 64 bits is read as a float, and that float as one beside it.
         let read = |object: &&Value| serde_json::from_str(&object.to_string()).unwrap();
