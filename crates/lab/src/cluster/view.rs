@@ -5,6 +5,7 @@ use k8s_openapi::api::{
     apps::v1::{DaemonSet, Deployment, ReplicaSet, StatefulSet},
     core::v1::{ConfigMap, Endpoints, Namespace, Node, PersistentVolumeClaim, Pod, Service, ServiceAccount},
     discovery::v1::EndpointSlice,
+    policy::v1::PodDisruptionBudget,
 };
 use kube::{
     Api, Client, Resource, ResourceExt,
@@ -30,6 +31,7 @@ use tokio_util::sync::CancellationToken;
     reason = "each field holds all objects of the kind it is named after"
 )]
 pub struct Snapshot {
+    pub budgets: Vec<Arc<PodDisruptionBudget>>,
     pub config_maps: Vec<Arc<ConfigMap>>,
     pub daemon_sets: Vec<Arc<DaemonSet>>,
     pub deployments: Vec<Arc<Deployment>>,
@@ -48,6 +50,7 @@ pub struct Snapshot {
 /// Stores behind the snapshots, and how far each watch has come.
 #[derive(Clone)]
 pub struct View {
+    budgets: Store<PodDisruptionBudget>,
     config_maps: Store<ConfigMap>,
     daemon_sets: Store<DaemonSet>,
     deployments: Store<Deployment>,
@@ -93,6 +96,7 @@ impl View {
             changed: watch::Sender::new(0),
         });
         let view = Self {
+            budgets: follow(client, &progress, shutdown),
             config_maps: follow(client, &progress, shutdown),
             daemon_sets: follow(client, &progress, shutdown),
             deployments: follow(client, &progress, shutdown),
@@ -118,6 +122,7 @@ impl View {
     async fn listed(&self) {
         // An error means that the watch ended, which happens only at shutdown.
         let _ = futures::join!(
+            self.budgets.wait_until_ready(),
             self.config_maps.wait_until_ready(),
             self.daemon_sets.wait_until_ready(),
             self.deployments.wait_until_ready(),
@@ -137,6 +142,7 @@ impl View {
     /// The objects as they stand now.
     pub fn snapshot(&self) -> Snapshot {
         Snapshot {
+            budgets: self.budgets.state(),
             config_maps: self.config_maps.state(),
             daemon_sets: self.daemon_sets.state(),
             deployments: self.deployments.state(),

@@ -17,7 +17,9 @@ const ORPHAN: &str = "orphan";
 const OUT_OF_SERVICE: &str = "node.kubernetes.io/out-of-service";
 
 /// Kinds whose objects own others here; owners of other kinds are never presumed gone.
-const OWNER_KINDS: [&str; 6] = [
+const OWNER_KINDS: [&str; 8] = [
+    "ConfigMap",
+    "PersistentVolumeClaim",
     "Deployment",
     "ReplicaSet",
     "StatefulSet",

@@ -13,7 +13,7 @@ use k8s_openapi::{
     api::apps::v1::{Deployment, DeploymentSpec, ReplicaSet},
     apimachinery::pkg::util::intstr::IntOrString,
 };
-use serde_json::json;
+use serde_json::{Value, json};
 use std::{cmp::Reverse, sync::Arc};
 
 const REVISION: &str = "deployment.kubernetes.io/revision";
@@ -46,6 +46,7 @@ fn one(deployment: &Deployment, view: &Snapshot, now: Timestamp) -> Vec<Action> 
     let current = sets.iter().find(|set| label(set) == Some(hash.as_str())).copied();
 
     let mut actions = Vec::new();
+    let mut noted = None;
     let newest = sets.first().map_or(0, |set| revision(set));
     match current {
         None if spec.paused != Some(true) => {
@@ -61,15 +62,7 @@ fn one(deployment: &Deployment, view: &Snapshot, now: Timestamp) -> Vec<Action> 
                 .annotations
                 .as_ref()
                 .and_then(|all| all.get(REVISION));
-            if shown != Some(&revision) {
-                actions.push(Action::Patch {
-                    kind: Kind::Deployment,
-                    namespace: namespace.to_owned(),
-                    name: name.to_owned(),
-                    status: false,
-                    patch: json!({"metadata": {"annotations": {REVISION: revision}}}),
-                });
-            }
+            noted = (shown != Some(&revision)).then_some(revision);
             if spec.paused != Some(true) || sets.len() == 1 {
                 actions.extend(scale(spec, set, &sets));
             }
@@ -77,7 +70,24 @@ fn one(deployment: &Deployment, view: &Snapshot, now: Timestamp) -> Vec<Action> 
         }
         None => {}
     }
-    actions.extend(status(deployment, spec, current, &sets, now));
+    // The annotation is written with the status, so that it makes no new generation.
+    let status = status(deployment, spec, current, &sets, now);
+    if noted.is_some() || status.is_some() {
+        let mut patch = json!({});
+        if let Some(status) = status {
+            patch["status"] = status;
+        }
+        if let Some(revision) = noted {
+            patch["metadata"] = json!({"annotations": {REVISION: revision}});
+        }
+        actions.push(Action::Patch {
+            kind: Kind::Deployment,
+            namespace: namespace.to_owned(),
+            name: name.to_owned(),
+            status: true,
+            patch,
+        });
+    }
     actions
 }
 
@@ -211,8 +221,7 @@ fn status(
     current: Option<&Arc<ReplicaSet>>,
     sets: &[&Arc<ReplicaSet>],
     now: Timestamp,
-) -> Option<Action> {
-    let (namespace, name, _) = identity(&deployment.metadata);
+) -> Option<Value> {
     let wanted = spec.replicas.unwrap_or(1);
     let total: i32 = sets
         .iter()
@@ -286,14 +295,7 @@ fn status(
         "availableReplicas",
         "unavailableReplicas",
     ];
-    let patch = difference(&zero_filled(as_json(&deployment.status), &counters), status)?;
-    Some(Action::Patch {
-        kind: Kind::Deployment,
-        namespace: namespace.to_owned(),
-        name: name.to_owned(),
-        status: true,
-        patch: json!({ "status": patch }),
-    })
+    difference(&zero_filled(as_json(&deployment.status), &counters), status)
 }
 
 /// RFC 3339 without fractions, as `metav1.Time` has it.

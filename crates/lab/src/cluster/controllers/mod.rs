@@ -4,6 +4,7 @@ pub mod accounts;
 pub mod collector;
 pub mod daemonset;
 pub mod deployment;
+pub mod disruption;
 pub mod endpoints;
 pub mod namespace;
 pub mod owned;
@@ -28,11 +29,12 @@ type Reconcile = fn(&Snapshot, Timestamp) -> Vec<Action>;
 
 /// The controllers by name, and the ServiceAccount in `kube-system` as which each of them writes; the names
 /// are upstream's, so that RBAC and admission webhooks see what they would see in a real cluster.
-const CONTROLLERS: [(&str, &str, Reconcile); 9] = [
+const CONTROLLERS: [(&str, &str, Reconcile); 10] = [
     ("deployment", "deployment-controller", deployment::reconcile),
     ("replicaset", "replicaset-controller", replicaset::reconcile),
     ("statefulset", "statefulset-controller", statefulset::reconcile),
     ("daemonset", "daemon-set-controller", daemonset::reconcile),
+    ("disruption", "disruption-controller", disruption::reconcile),
     ("endpointslice", "endpointslice-controller", endpoints::slices),
     ("endpoint", "endpoint-controller", endpoints::endpoints),
     ("scheduler", "", scheduler::reconcile),

@@ -1,0 +1,52 @@
+//! What a namespace says while it cannot go.
+
+use super::*;
+
+fn left(resources: &[(&str, usize)], finalizers: &[(&str, usize)]) -> Left {
+    let owned = |all: &[(&str, usize)]| {
+        all.iter()
+            .map(|(name, number)| ((*name).to_owned(), *number))
+            .collect()
+    };
+    Left {
+        resources: owned(resources),
+        finalizers: owned(finalizers),
+    }
+}
+
+#[test]
+fn the_conditions_of_a_namespace_name_what_remains_and_keep_their_times() {
+    let now = |text: &str| text.parse().unwrap();
+    let held = left(&[("pods.", 2), ("deployments.apps", 1)], &[("example.com/x", 1)]);
+    let first = held.conditions(&[], now("2026-01-01T00:00:00Z"));
+    let texts: Vec<_> = first
+        .iter()
+        .map(|one| {
+            (
+                one["type"].as_str().unwrap(),
+                one["status"].as_str().unwrap(),
+                one["message"].as_str().unwrap(),
+            )
+        })
+        .collect();
+    assert_eq!(
+        texts[3..],
+        [
+            (
+                "NamespaceContentRemaining",
+                "True",
+                "Some resources are remaining: deployments.apps has 1 resource instances, pods. has 2 resource instances",
+            ),
+            (
+                "NamespaceFinalizersRemaining",
+                "True",
+                "Some content in the namespace has finalizers remaining: example.com/x in 1 resource instances",
+            ),
+        ]
+    );
+    let old: Vec<NamespaceCondition> = serde_json::from_value(json!(first)).unwrap();
+    let later = left(&[("pods.", 2)], &[]).conditions(&old, now("2026-01-01T00:00:09Z"));
+    assert_eq!(later[3]["lastTransitionTime"], "2026-01-01T00:00:00Z");
+    assert_eq!(later[4]["status"], "False");
+    assert_eq!(later[4]["lastTransitionTime"], "2026-01-01T00:00:09Z");
+}
