@@ -11,6 +11,18 @@ pub struct Gvk {
     pub kind: String,
 }
 
+impl Gvk {
+    /// By `apiVersion` and kind.
+    pub fn of(api_version: &str, kind: &str) -> Self {
+        let (group, version) = split_api_version(api_version);
+        Self {
+            group: group.to_owned(),
+            version: version.to_owned(),
+            kind: kind.to_owned(),
+        }
+    }
+}
+
 /// Group, version and resource (plural, lower case).
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Gvr {

@@ -19,6 +19,7 @@
 //! | [`status`] | every error that a client can see, as a Kubernetes `Status` |
 //! | [`schema`] | the packed Kubernetes 1.36 schemas |
 //! | [`strict`] | decoding a request body: types, unknown and duplicate fields, canonical form |
+//! | [`protobuf`] | Kubernetes' protobuf encoding of built-in kinds |
 //! | [`patch`] | JSON patch, merge patch, strategic merge patch |
 //! | [`apply`] | who owns which fields, and server-side apply |
 //! | [`selector`] | label and field selectors |
@@ -43,6 +44,7 @@ mod gofmt;
 pub mod gvk;
 mod names;
 pub mod patch;
+pub mod protobuf;
 pub mod schema;
 pub mod selector;
 pub mod status;

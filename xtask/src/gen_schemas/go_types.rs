@@ -17,6 +17,9 @@ pub(super) struct GoField {
     pub(super) omitempty: bool,
     /// With `omitzero` even a zero struct is left out.
     pub(super) omitzero: bool,
+    /// Number in protobuf messages. A field of an embedded struct has the struct's number before its own, as
+    /// in `2.19`: in protobuf such a struct is a message of its own. Empty for fields that have none.
+    pub(super) number: String,
 }
 
 /// `(definition, field)` to fact.
@@ -42,13 +45,13 @@ pub(super) fn extract(source: &Path, definitions: &Map<String, Value>) -> Result
         collect(&root, prefix, &mut packages)?;
     }
     let mut text = String::new();
+    let mut structs = Structs::new();
     for (prefix, files) in &packages {
-        let structs = structs_of(files, prefix)?;
-        for name in structs
-            .keys()
-            .filter(|name| definitions.contains_key(&format!("{prefix}.{name}")))
-        {
-            for (field, fact) in flatten(&structs, name) {
+        structs_of(files, prefix, &mut structs)?;
+    }
+    for (prefix, name) in structs.keys() {
+        if definitions.contains_key(&format!("{prefix}.{name}")) {
+            for (field, fact) in flatten(&structs, prefix, name) {
                 let flags = match (fact.pointer, fact.omitempty, fact.omitzero) {
                     (true, true, _) => "*",
                     (true, false, _) => "*!",
@@ -56,7 +59,8 @@ pub(super) fn extract(source: &Path, definitions: &Map<String, Value>) -> Result
                     (false, true, false) => "-",
                     (false, false, _) => "!",
                 };
-                writeln!(text, "{prefix}.{name}\t{field}\t{flags}\t{}", fact.go_type)?;
+                let (go_type, number) = (&fact.go_type, &fact.number);
+                writeln!(text, "{prefix}.{name}\t{field}\t{flags}\t{go_type}\t{number}")?;
             }
         }
     }
@@ -67,11 +71,9 @@ pub(super) fn extract(source: &Path, definitions: &Map<String, Value>) -> Result
 pub(super) fn parse(text: &str) -> Result<Facts> {
     let mut facts = Facts::new();
     for line in text.lines() {
-        let mut parts = line.split('\t');
-        let (Some(definition), Some(field), Some(flags), Some(go_type)) =
-            (parts.next(), parts.next(), parts.next(), parts.next())
-        else {
-            bail!("go-types.tsv: not four columns: {line}");
+        let columns: Option<[&str; 5]> = line.split('\t').collect::<Vec<_>>().try_into().ok();
+        let Some([definition, field, flags, go_type, number]) = columns else {
+            bail!("go-types.tsv: not five columns: {line}");
         };
         facts.insert(
             (definition.to_owned(), field.to_owned()),
@@ -80,6 +82,7 @@ pub(super) fn parse(text: &str) -> Result<Facts> {
                 pointer: flags.contains('*'),
                 omitempty: !flags.contains('!'),
                 omitzero: flags.contains('z'),
+                number: number.to_owned(),
             },
         );
     }
@@ -108,7 +111,7 @@ fn collect(folder: &Path, prefix: &str, packages: &mut BTreeMap<String, Vec<Path
         } else if Path::new(&name)
             .extension()
             .is_some_and(|extension| extension == "go")
-            && name.contains("types")
+            && (name.contains("types") || matches!(name.as_str(), "group_version.go" | "watch.go"))
             && !name.ends_with("_test.go")
         {
             packages.entry(prefix.to_owned()).or_default().push(entry.path());
@@ -118,51 +121,62 @@ fn collect(folder: &Path, prefix: &str, packages: &mut BTreeMap<String, Vec<Path
 }
 
 enum Member {
-    Embedded(String),
+    /// A struct whose fields stand among those of the one around it, and its number in protobuf.
+    Embedded(String, String),
     Field(String, GoField),
 }
 
-type Structs = BTreeMap<String, Vec<Member>>;
+/// By package and name.
+type Structs = BTreeMap<(String, String), Vec<Member>>;
 
-fn structs_of(files: &[PathBuf], prefix: &str) -> Result<Structs> {
-    let package = prefix.rsplit('.').next().unwrap_or_default();
-    let mut structs = Structs::new();
+fn structs_of(files: &[PathBuf], prefix: &str, structs: &mut Structs) -> Result<()> {
+    let (group, package) = prefix.rsplit_once('.').unwrap_or_default();
     for file in files {
         let text =
             std::fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))?;
-        let mut current: Option<String> = None;
+        let mut current = None;
         for line in text.lines() {
             let line = line.trim();
-            if let Some(name) = line
-                .strip_prefix("type ")
-                .and_then(|rest| rest.strip_suffix(" struct {"))
-            {
-                current = Some(name.to_owned());
-                structs.insert(name.to_owned(), Vec::new());
-            } else if line == "}" {
-                current = None;
-            } else if let Some(members) = current.as_ref().and_then(|name| structs.get_mut(name))
-                && let Some(member) = member(line, package)
-            {
-                members.push(member);
+            let mut words = line.split_whitespace().filter(|word| *word != "=");
+            let declared = (words.next(), words.next(), words.next(), words.next());
+            match declared {
+                (Some("type"), Some(name), Some("struct"), Some("{")) => {
+                    let key = (prefix.to_owned(), name.to_owned());
+                    structs.insert(key.clone(), Vec::new());
+                    current = Some(key);
+                }
+                // The same type in another version of the group.
+                (Some("type"), Some(name), Some(other), None) if other.starts_with("v1.") => {
+                    let embedded = Member::Embedded(format!("{group}.{other}"), String::new());
+                    structs.insert((prefix.to_owned(), name.to_owned()), vec![embedded]);
+                }
+                (Some("}"), None, ..) => current = None,
+                _ => {
+                    if let Some(members) = current.as_ref().and_then(|key| structs.get_mut(key)) {
+                        members.extend(member(line, prefix, package));
+                    }
+                }
             }
         }
     }
-    Ok(structs)
+    Ok(())
 }
 
-fn member(line: &str, package: &str) -> Option<Member> {
+fn member(line: &str, prefix: &str, package: &str) -> Option<Member> {
     if line.starts_with("//") {
         return None;
     }
     let (declaration, tags) = line.split_once('`')?;
-    let json = tags.split_once("json:\"")?.1.split_once('"')?.0;
+    let tag = |name: &str| Some(tags.split_once(name)?.1.split_once('"')?.0);
+    let json = tag("json:\"")?;
+    let number = tag("protobuf:\"").and_then(|tag| tag.split(',').nth(1));
+    let number = number.unwrap_or_default().to_owned();
     let mut options = json.split(',');
     let name = options.next()?;
     let mut words = declaration.split_whitespace();
     let first = words.next()?;
     if name.is_empty() {
-        return Some(Member::Embedded(first.rsplit('.').next()?.to_owned()));
+        return Some(Member::Embedded(format!("{prefix}.{first}"), number));
     }
     let written: Vec<&str> = words.collect();
     let written = written.join(" ");
@@ -178,6 +192,7 @@ fn member(line: &str, package: &str) -> Option<Member> {
             pointer,
             omitempty: options.contains(&"omitempty") || options.contains(&"omitzero"),
             omitzero: options.contains(&"omitzero"),
+            number,
         },
     ))
 }
@@ -205,12 +220,22 @@ fn qualified(written: &str, package: &str) -> String {
     }
 }
 
-fn flatten(structs: &Structs, name: &str) -> Vec<(String, GoField)> {
+fn flatten(structs: &Structs, prefix: &str, name: &str) -> Vec<(String, GoField)> {
     let mut fields = Vec::new();
-    for member in structs.get(name).into_iter().flatten() {
+    let key = (prefix.to_owned(), name.to_owned());
+    for member in structs.get(&key).into_iter().flatten() {
         match member {
-            Member::Embedded(embedded) if embedded == "TypeMeta" => {}
-            Member::Embedded(embedded) => fields.extend(flatten(structs, embedded)),
+            // In protobuf the kind is told by the envelope.
+            Member::Embedded(embedded, _) if embedded.ends_with(".TypeMeta") => {}
+            Member::Embedded(embedded, number) => {
+                let (prefix, name) = embedded.rsplit_once('.').unwrap_or_default();
+                for (field, mut fact) in flatten(structs, prefix, name) {
+                    if !number.is_empty() && !fact.number.is_empty() {
+                        fact.number = format!("{number}.{}", fact.number);
+                    }
+                    fields.push((field, fact));
+                }
+            }
             Member::Field(field, fact) => fields.push((field.clone(), fact.clone())),
         }
     }

@@ -2,8 +2,9 @@
 //!
 //! Two sources: the JSON Schemas in the Python package `kubernetes-validate` (what fields there are), and,
 //! where `--go-src` is given, the Go modules `k8s.io/api` and friends (which optional fields are pointers,
-//! and what Go calls a field's type; both are visible in answers of the API server, and no schema tells). The
-//! Go facts are kept in `data/go-types.tsv`, so that the schemas can be regenerated without them.
+//! what Go calls a field's type, and its number in protobuf; all three are visible in answers of the API
+//! server, and no schema tells). The Go facts are kept in `data/go-types.tsv`, so that the schemas can be
+//! regenerated without them.
 
 mod go_types;
 mod pack;

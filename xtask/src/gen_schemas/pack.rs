@@ -1,4 +1,4 @@
-//! The packed file: two deflate streams, each behind its length as four little-endian bytes.
+//! The packed file: three deflate streams, each behind its length as four little-endian bytes.
 //!
 //! The first, *hot*, is all that the server needs at run time, one line per definition or field, columns
 //! separated by tabs:
@@ -11,7 +11,9 @@
 //! A type is `s` string, `y` bytes, `i` int32, `l` int64, `n` integer, `d` number, `b` boolean, `?` anything,
 //! `@N` the N-th definition, `[T` a list, `{T` a map. Flags: `r` required, `*` pointer in Go, `!` always
 //! encoded, `z` left out when zero. RELATION says how a list or a map merges. The second, *cold*, has a line
-//! for each definition: its name, a tab, its OpenAPI v2 JSON with descriptions.
+//! for each definition: its name, a tab, its OpenAPI v2 JSON with descriptions. The third, *numbers*, has
+//! one line per definition, too: the number that each of its fields has in protobuf, as `go-types.tsv`
+//! writes it, or `-`.
 
 use super::go_types::Facts;
 use anyhow::{Context, Result, bail};
@@ -32,15 +34,25 @@ pub(super) fn pack(definitions: &Map<String, Value>, facts: &Facts) -> Result<Ve
         .collect();
     let mut hot = String::new();
     let mut cold = String::new();
+    let mut numbers = String::new();
     for (name, definition) in definitions {
         hot_lines(&mut hot, name, definition, &index, facts)
             .with_context(|| format!("cannot pack {name}"))?;
         let mut document = definition.clone();
         openapi(&mut document, name);
         writeln!(cold, "{name}\t{document}")?;
+        let numbered = definition["properties"].as_object().into_iter().flatten();
+        let numbered = numbered.map(|(field, _)| {
+            let fact = facts.get(&(name.clone(), field.clone()));
+            fact.map_or("", |fact| &fact.number)
+        });
+        let numbered: Vec<_> = numbered
+            .map(|one| if one.is_empty() { "-" } else { one })
+            .collect();
+        writeln!(numbers, "{}", numbered.join(" "))?;
     }
     let mut packed = Vec::new();
-    for stream in [hot, cold] {
+    for stream in [hot, cold, numbers] {
         let mut encoder = DeflateEncoder::new(Vec::new(), Compression::best());
         encoder.write_all(stream.as_bytes())?;
         let bytes = encoder.finish()?;

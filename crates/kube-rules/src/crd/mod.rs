@@ -17,7 +17,7 @@ use crate::apply::types::Type;
 use crate::gvk::Gvk;
 use crate::names;
 use crate::schema;
-use crate::status::{ApiResult, FieldError};
+use crate::status::{ApiError, ApiResult, FieldError};
 use crate::strict::{self, Decoded, FieldValidation, json::Node};
 use crate::table::{Column, Row};
 use columns::PrinterColumn;
@@ -124,6 +124,13 @@ impl CustomKind {
     /// As [`crate::strict::decode_yaml`].
     pub fn decode_yaml(&self, body: &[u8], mode: FieldValidation) -> ApiResult<Decoded> {
         self.decode_node(strict::parse_yaml(&self.gvk, body)?, mode)
+    }
+
+    /// 400: what has no field numbers is in no message.
+    pub fn refuse_protobuf(&self) -> ApiError {
+        let error = "object *unstructured.Unstructured does not implement the protobuf marshalling interface and cannot \
+                     be encoded to a protobuf message";
+        strict::cannot_handle(&self.gvk, &self.gvk.kind, &self.gvk.version, error)
     }
 
     /// As [`crate::strict::check`].

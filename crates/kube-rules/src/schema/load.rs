@@ -35,8 +35,17 @@ pub(super) fn cold() -> &'static BTreeMap<&'static str, &'static str> {
     COLD.get_or_init(|| leak(1).lines().filter_map(|line| line.split_once('\t')).collect())
 }
 
-/// The text of a stream. It lives as long as the process, and everything borrows from it.
+/// The text of a stream that lives as long as the process: everything borrows from it.
 fn leak(stream: usize) -> &'static str {
+    unpack(stream).leak()
+}
+
+/// Numbers in protobuf: a line for each definition, with those of its fields in their order.
+pub(super) fn numbers() -> String {
+    unpack(2)
+}
+
+fn unpack(stream: usize) -> String {
     let mut rest = PACKED;
     for _ in 0..stream {
         rest = split(rest).1;
@@ -45,7 +54,7 @@ fn leak(stream: usize) -> &'static str {
     DeflateDecoder::new(split(rest).0)
         .read_to_string(&mut text)
         .expect(SOUND);
-    text.leak()
+    text
 }
 
 fn split(bytes: &'static [u8]) -> (&'static [u8], &'static [u8]) {

@@ -1,7 +1,8 @@
 //! The packed Kubernetes 1.36 schemas.
 //!
-//! `data/schemas.bin` holds two streams. The first (types, merge keys, Go's facts) is unpacked on first use;
-//! the second (descriptions) only when somebody asks for a document.
+//! `data/schemas.bin` holds three streams. The first (types, merge keys, Go's facts) is unpacked on first
+//! use; the second (descriptions) only when somebody asks for a document, the third (numbers in protobuf)
+//! only when somebody speaks it.
 
 mod load;
 #[cfg(test)]
@@ -9,6 +10,10 @@ mod tests;
 
 use crate::gvk::Gvk;
 use serde_json::Value;
+
+/// Schemas of custom resources, which some definitions of the shape `Any` hold beside something else.
+pub(crate) const JSON_SCHEMA: &str =
+    "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.JSONSchemaProps";
 
 /// One OpenAPI definition.
 #[derive(Debug)]
@@ -150,11 +155,22 @@ pub fn kind(gvk: &Gvk) -> Option<&'static Definition> {
 
 /// A definition by name.
 pub fn definition(name: &str) -> Option<&'static Definition> {
-    let definitions = &load::hot().definitions;
-    definitions
-        .binary_search_by(|one| one.name.cmp(name))
-        .ok()
-        .map(|index| &definitions[index])
+    index(name).map(|index| &all()[index])
+}
+
+/// All definitions, sorted by name; a `Type::Ref` is an index among them.
+pub(crate) fn all() -> &'static [Definition] {
+    &load::hot().definitions
+}
+
+/// The index of a definition.
+pub(crate) fn index(name: &str) -> Option<usize> {
+    all().binary_search_by(|one| one.name.cmp(name)).ok()
+}
+
+/// Numbers in protobuf: a line for each definition, with those of its fields in their order, `-` for none.
+pub(crate) fn numbers() -> String {
+    load::numbers()
 }
 
 /// Name of the OpenAPI definition of a kind, as in `io.k8s.api.core.v1.Pod`.
@@ -164,11 +180,7 @@ pub fn definition_name(gvk: &Gvk) -> Option<&'static str> {
 
 /// All definition names, sorted.
 pub fn names() -> Vec<&'static str> {
-    load::hot()
-        .definitions
-        .iter()
-        .map(|definition| definition.name)
-        .collect()
+    all().iter().map(|definition| definition.name).collect()
 }
 
 /// A definition as an OpenAPI document has it, with descriptions; references are `#/definitions/NAME`.
@@ -180,12 +192,9 @@ pub fn definition_json(name: &str) -> Option<Value> {
 
 /// The definitions that `roots` refer to, directly or not, `roots` included; sorted.
 pub fn closure(roots: &[&str]) -> Vec<&'static str> {
-    let definitions = &load::hot().definitions;
+    let definitions = all();
     let mut seen = vec![false; definitions.len()];
-    let mut queue: Vec<usize> = roots
-        .iter()
-        .filter_map(|name| definitions.binary_search_by(|one| one.name.cmp(name)).ok())
-        .collect();
+    let mut queue: Vec<usize> = roots.iter().filter_map(|name| index(name)).collect();
     while let Some(number) = queue.pop() {
         if std::mem::replace(&mut seen[number], true) {
             continue;

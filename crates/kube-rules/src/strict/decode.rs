@@ -6,7 +6,7 @@
 //! times in canonical form.
 
 use super::json::{Node, number};
-use crate::schema::{Definition, Field, Shape, Type};
+use crate::schema::{self, Definition, Field, JSON_SCHEMA, Shape, Type};
 use crate::time;
 use evenkeel_kube_values::quantity::{NotAQuantity, Quantity};
 use serde_json::{Map, Value, json};
@@ -335,6 +335,7 @@ fn reference(ty: &Type, go_type: &str, node: Node, context: Context, findings: &
         return Value::Null;
     };
     match (definition.shape, node) {
+        (Shape::Any, node) if is_schema_or_other(definition) => schema_or_other(node, context, findings),
         (Shape::Any, node) => node.into_value(),
         (Shape::Object, Node::Object(members)) => object(definition, members, context, findings),
         (Shape::Object, node) => {
@@ -395,6 +396,26 @@ fn reference(ty: &Type, go_type: &str, node: Node, context: Context, findings: &
             ));
             Value::Null
         }
+    }
+}
+
+fn is_schema_or_other(definition: &Definition) -> bool {
+    definition.short_name().starts_with("JSONSchemaPropsOr")
+}
+
+/// A schema of a custom resource's, a list of schemas, or something that is neither.
+fn schema_or_other(node: Node, context: Context, findings: &mut Findings) -> Value {
+    match (schema::definition(JSON_SCHEMA), node) {
+        (Some(definition), Node::Object(members)) => object(definition, members, context, findings),
+        (Some(_), Node::Array(nodes)) => nodes
+            .into_iter()
+            .enumerate()
+            .map(|(index, node)| {
+                let path = format!("{}[{index}]", context.path);
+                schema_or_other(node, context.at(&path), findings)
+            })
+            .collect(),
+        (_, node) => node.into_value(),
     }
 }
 

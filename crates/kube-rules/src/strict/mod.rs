@@ -6,7 +6,8 @@ pub(crate) mod json;
 #[cfg(test)]
 mod tests;
 
-use crate::gvk::Gvk;
+use crate::gvk::{Gvk, group_version, split_api_version};
+use crate::protobuf;
 use crate::schema::{self, Definition};
 use crate::status::{ApiError, ApiResult};
 use json::Node;
@@ -49,6 +50,39 @@ pub fn decode_yaml(expected: &Gvk, body: &[u8], mode: FieldValidation) -> ApiRes
     decode_node(expected, node, mode)
 }
 
+/// The same for a body in Kubernetes' protobuf encoding. It names no fields, so none is unknown or duplicate.
+pub fn decode_protobuf(expected: &Gvk, body: &[u8]) -> ApiResult<Decoded> {
+    let envelope = protobuf::open(body).map_err(|error| {
+        let kept = &body[..body.len().min(30)];
+        let hex = if body.is_empty() {
+            "<empty>".to_owned()
+        } else {
+            hex(kept)
+        };
+        let cut = if kept.len() < body.len() { " ..." } else { "" };
+        unrecognized(expected, &format!("{error} ({hex}{cut})"))
+    })?;
+    let head = json!({"apiVersion": envelope.api_version, "kind": envelope.kind});
+    let decoded = check_kind(expected, &head).and_then(|()| {
+        let definition = known(expected)?;
+        let object = protobuf::decode(definition, envelope.raw).map_err(|error| error.to_string())?;
+        typed(expected, Node::from(object), FieldValidation::Ignore)
+    });
+    decoded.map_err(|error| {
+        let (kind, version) = named(expected, &envelope.kind, &envelope.api_version);
+        cannot_handle(expected, kind, version, &error)
+    })
+}
+
+/// Kind and version that a body says it has, or the expected ones.
+fn named<'a>(expected: &'a Gvk, kind: &'a str, api_version: &'a str) -> (&'a str, &'a str) {
+    let version = match split_api_version(api_version).1 {
+        "" => &expected.version,
+        version => version,
+    };
+    (if kind.is_empty() { &expected.kind } else { kind }, version)
+}
+
 /// Checks and canonicalises an object that came out of a patch. The error is text for
 /// [`crate::patch::undecodable`].
 pub fn check(expected: &Gvk, object: Value, mode: FieldValidation) -> Result<Decoded, String> {
@@ -89,9 +123,7 @@ pub(super) fn parse_yaml(expected: &Gvk, body: &[u8]) -> ApiResult<Node> {
 fn meta_is_text(expected: &Gvk, node: Node, body: &[u8]) -> ApiResult<Node> {
     const INTO: &str = r#"struct { APIVersion string "json:\"apiVersion,omitempty\""; Kind string "json:\"kind,omitempty\"" }"#;
     if !matches!(node, Node::Object(_)) {
-        let hex = body
-            .iter()
-            .fold(String::new(), |hex, byte| hex + &format!("{byte:02x}"));
+        let hex = hex(body);
         let error = format!(
             "json: cannot unmarshal {} into Go value of type {INTO}",
             node.go_kind()
@@ -119,6 +151,12 @@ fn meta_is_text(expected: &Gvk, node: Node, body: &[u8]) -> ApiResult<Node> {
     Ok(node)
 }
 
+fn hex(bytes: &[u8]) -> String {
+    bytes
+        .iter()
+        .fold(String::new(), |hex, byte| hex + &format!("{byte:02x}"))
+}
+
 /// A body in an error message: upstream cuts after a kilobyte.
 fn shown(body: &[u8]) -> String {
     let text = String::from_utf8_lossy(body);
@@ -133,16 +171,9 @@ fn unrecognized(expected: &Gvk, error: &str) -> ApiError {
 }
 
 fn decode_node(expected: &Gvk, node: Node, mode: FieldValidation) -> ApiResult<Decoded> {
-    let text = |name: &str| {
-        node.get(name)
-            .and_then(Node::as_str)
-            .filter(|text| !text.is_empty())
-    };
-    let kind = text("kind").unwrap_or(&expected.kind).to_owned();
-    let version = match text("apiVersion") {
-        Some(version) => version.rsplit('/').next().unwrap_or(version).to_owned(),
-        None => expected.version.clone(),
-    };
+    let text = |name: &str| node.get(name).and_then(Node::as_str).unwrap_or_default();
+    let (kind, version) = named(expected, text("kind"), text("apiVersion"));
+    let (kind, version) = (kind.to_owned(), version.to_owned());
     let head = json!({"apiVersion": text("apiVersion"), "kind": text("kind")});
     check_kind(expected, &head)
         .and_then(|()| typed(expected, node, mode))
@@ -185,17 +216,11 @@ fn check_kind(expected: &Gvk, object: &Value) -> Result<(), String> {
     if api_version == wanted && kind == expected.kind {
         return Ok(());
     }
-    let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
-    let gvk = Gvk {
-        group: group.to_owned(),
-        version: version.to_owned(),
-        kind: kind.to_owned(),
-    };
+    let gvk = Gvk::of(api_version, kind);
     if schema::kind(&gvk).is_none() {
-        return Err(format!(
-            "no kind {kind:?} is registered for version {api_version:?} in scheme \"pkg/api/legacyscheme/scheme.go:30\""
-        ));
+        return Err(not_registered(kind, api_version));
     }
+    let version = gvk.version;
     Err(format!(
         "converting ({version}.{kind}) to ({}.{}): unknown conversion",
         internal_package(&expected.group),
@@ -214,21 +239,21 @@ fn internal_package(group: &str) -> &str {
 
 /// `apiVersion` of a kind.
 pub(super) fn api_version(gvk: &Gvk) -> String {
-    if gvk.group.is_empty() {
-        gvk.version.clone()
-    } else {
-        format!("{}/{}", gvk.group, gvk.version)
-    }
+    group_version(&gvk.group, &gvk.version)
+}
+
+fn known(expected: &Gvk) -> Result<&'static Definition, String> {
+    schema::kind(expected).ok_or_else(|| not_registered(&expected.kind, &api_version(expected)))
+}
+
+fn not_registered(kind: &str, api_version: &str) -> String {
+    format!(
+        "no kind {kind:?} is registered for version {api_version:?} in scheme \"pkg/api/legacyscheme/scheme.go:30\""
+    )
 }
 
 fn typed(expected: &Gvk, node: Node, mode: FieldValidation) -> Result<Decoded, String> {
-    let definition = schema::kind(expected).ok_or_else(|| {
-        format!(
-            "no kind {:?} is registered for version {:?} in scheme \"pkg/api/legacyscheme/scheme.go:30\"",
-            expected.kind,
-            api_version(expected)
-        )
-    })?;
+    let definition = known(expected)?;
     let mut findings = decode::Findings::default();
     let mut object = decode::decode(definition, node, &mut findings);
     if let Some(error) = findings.type_error {

@@ -204,6 +204,7 @@ mod random {
     use super::*;
     use crate::gofmt::go_print;
     use crate::patch::{json_patch, merge_patch, strategic_merge_patch};
+    use crate::protobuf;
     use crate::schema::{self, Shape, Type};
     use crate::{defaults, strategy, table, validate};
     use proptest::prelude::*;
@@ -284,6 +285,27 @@ mod random {
         *seed >> 33
     }
 
+    /// Messages do not tell nothing from an empty list, nor null from either.
+    fn without_empty(value: &Value) -> Value {
+        let kept = |value: &Value| Some(without_empty(value)).filter(|value| !is_nothing(value));
+        match value {
+            Value::Object(members) => {
+                let members = members
+                    .iter()
+                    .filter_map(|(name, inner)| Some((name.clone(), kept(inner)?)));
+                Value::Object(members.collect())
+            }
+            Value::Array(items) => items.iter().map(without_empty).collect(),
+            other => other.clone(),
+        }
+    }
+
+    fn is_nothing(value: &Value) -> bool {
+        let empty = value.as_array().is_some_and(Vec::is_empty)
+            || value.as_object().is_some_and(serde_json::Map::is_empty);
+        value.is_null() || empty
+    }
+
     /// A patch that deletes, replaces and orders somewhere.
     fn with_directives(mut patch: Value, seed: &mut u64) -> Value {
         match &mut patch {
@@ -334,6 +356,10 @@ mod random {
                 let mut object = decoded.unwrap().object;
                 let again = check(gvk, object.clone(), FieldValidation::Strict).unwrap().object;
                 prop_assert_eq!(&again, &object);
+                let message = protobuf::encode(&object).unwrap();
+                let sent = decode_protobuf(gvk, &message).unwrap().object;
+                prop_assert_eq!(without_empty(&sent), without_empty(&object));
+                prop_assert_eq!(protobuf::encode(&sent).unwrap(), message);
                 defaults::apply(gvk, &mut object);
                 let once = object.clone();
                 defaults::apply(gvk, &mut object);
