@@ -16,7 +16,11 @@
 //
 // Exit codes: 0 told to stop, 1 lost the Lease under --once, 2 the command line or the kubeconfig cannot be used.
 //
-// Requests are JSON: the embedded API server does not read protobuf.
+// Requests are JSON, so that they can be read on their way.
+//
+//	clientgo objects [--seed 1] [--count 3]
+//
+// prints random objects of every kind instead, in JSON and in protobuf; see objects.
 package main
 
 import (
@@ -63,6 +67,9 @@ func main() {
 }
 
 func run(args []string) int {
+	if len(args) > 0 && args[0] == "objects" {
+		return objects(args[1:])
+	}
 	opts, err := parse(args)
 	if errors.Is(err, flag.ErrHelp) {
 		return exitStopped

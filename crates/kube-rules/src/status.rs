@@ -190,16 +190,18 @@ impl ApiError {
         }
     }
 
-    /// 406: none of the offered media types can be written.
-    pub fn not_acceptable() -> Self {
+    /// 406: none of the media types that the client reads can be written.
+    pub fn not_acceptable(accepted: &str) -> Self {
+        let message = format!("only the following media types are accepted: {accepted}");
+        Self::new(406, "NotAcceptable", message)
+    }
+
+    /// 406 of the layer before: it has never heard of any of the media types.
+    pub fn no_representation(available: &str) -> Self {
+        let message = format!("406: Not Acceptable\n\nAvailable representations: {available}");
         Self {
             details: json!({}),
-            ..Self::new(
-                406,
-                "NotAcceptable",
-                "the body of the request was in an unknown format - accepted media types include: \
-                 application/json, application/yaml",
-            )
+            ..Self::new(406, "NotAcceptable", message)
         }
     }
 

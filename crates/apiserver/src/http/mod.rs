@@ -5,11 +5,10 @@
 
 pub(crate) mod body;
 pub(crate) mod nonresource;
-pub(crate) mod protobuf;
 pub(crate) mod respond;
 pub(crate) mod route;
 
-use crate::request::form::negotiate;
+use crate::request::form::{for_error, negotiate};
 use crate::request::query::Query;
 use crate::request::{RequestInfo, UserInfo};
 use crate::state::Shared;
@@ -41,9 +40,10 @@ pub(crate) async fn handle(
     shutdown: Option<CancellationToken>,
 ) -> Response<Body> {
     let (mut parts, body) = request.into_parts();
+    let errors = for_error(header_text(&parts.headers, &header::ACCEPT));
     let mut response = match answer(server, caller, &mut parts, body, shutdown).await {
         Ok(response) => response,
-        Err(error) => respond::error(&error),
+        Err(error) => respond::error(&error, errors),
     };
     let headers = response.headers_mut();
     headers.insert(
@@ -100,7 +100,7 @@ async fn answer(
         return connect::run(connect, parts, body).await;
     }
     let accept = header_text(&parts.headers, &header::ACCEPT);
-    let mut form = negotiate(Some(accept), shows_list(&info))?;
+    let mut form = negotiate(accept, shows_list(&info), resource.has_messages())?;
     form.pretty = query.flag("pretty");
     let content_type = header_text(&parts.headers, &header::CONTENT_TYPE);
     let media = content_type
@@ -112,12 +112,8 @@ async fn answer(
     let gzip = header_text(&parts.headers, &header::ACCEPT_ENCODING)
         .split(',')
         .any(|coding| coding.trim().starts_with("gzip"));
-    let mut body = body::read(body).await?;
-    let mut media = media;
-    if media == protobuf::MEDIA && protobuf::reads(&resource) {
-        body = protobuf::to_json(&body)?.into();
-        "application/json".clone_into(&mut media);
-    }
+    let errors = for_error(accept);
+    let body = body::read(body).await?;
     let context = Arc::new(Context {
         info,
         resource,
@@ -137,7 +133,7 @@ async fn answer(
     let result = verbs::run(&context).await;
     let mut response = match result.and_then(|answer| respond::answer(&context, answer, gzip)) {
         Ok(response) => response,
-        Err(error) => respond::error(&error),
+        Err(error) => respond::error(&error, errors),
     };
     respond::add_warnings(response.headers_mut(), &context.all_warnings());
     Ok(response)

@@ -6,6 +6,7 @@ use crate::verbs::context::{Answer, Content, Context, List};
 use crate::verbs::present::{Include, meta_version, partial, table};
 use axum::body::Body;
 use bytes::Bytes;
+use evenkeel_kube_rules::protobuf;
 use evenkeel_kube_rules::status::{ApiError, ApiResult};
 use flate2::Compression;
 use flate2::write::GzEncoder;
@@ -77,10 +78,19 @@ fn list_metadata(list: &List, custom: bool) -> Value {
 /// Writes an answer in the form that was asked for.
 pub(crate) fn answer(context: &Context, answer: Answer, gzip: bool) -> ApiResult<Response<Body>> {
     let form = context.form;
+    if form.encoding == Encoding::Protobuf
+        && let Some(bytes) = binary(context, &answer.content)
+    {
+        return Ok(bytes_response(answer.status, bytes, form, gzip));
+    }
     let bytes = match answer.content {
         Content::Stream(stream) => {
             let mut response = Response::new(Body::from_stream(stream));
-            set_type(&mut response, "application/json");
+            let media = match form.encoding {
+                Encoding::Protobuf => "application/vnd.kubernetes.protobuf;stream=watch",
+                Encoding::Json | Encoding::Yaml => "application/json",
+            };
+            set_type(&mut response, media);
             return Ok(response);
         }
         Content::Value(value) => encode(&value, form)?,
@@ -133,6 +143,25 @@ pub(crate) fn answer(context: &Context, answer: Answer, gzip: bool) -> ApiResult
     Ok(bytes_response(answer.status, bytes, form, gzip))
 }
 
+/// The content in protobuf, where it has messages.
+fn binary(context: &Context, content: &Content) -> Option<Vec<u8>> {
+    match (content, context.form.shape) {
+        (Content::Value(value), _) => protobuf::encode(value),
+        (Content::Object(object), Shape::Partial { beta }) => protobuf::encode(&partial(object, beta)),
+        (Content::Object(object), _) => protobuf::encode(object),
+        (Content::List(list), shape) => {
+            let resource = &context.resource;
+            let (kind, version) = match shape {
+                Shape::Partial { beta } => ("PartialObjectMetadataList", meta_version(beta).to_owned()),
+                _ => (resource.list_kind.as_str(), resource.api_version()),
+            };
+            let head = json!({"kind": kind, "apiVersion": version, "metadata": list_metadata(list, false)});
+            protobuf::encode_list(&head, &list.items)
+        }
+        (Content::Stream(_), _) => None,
+    }
+}
+
 fn encode<T: Serialize>(value: &T, form: Form) -> ApiResult<Vec<u8>> {
     let failed = |error: String| ApiError::internal(format!("cannot encode the answer: {error}"));
     match form.encoding {
@@ -143,6 +172,7 @@ fn encode<T: Serialize>(value: &T, form: Form) -> ApiResult<Vec<u8>> {
         Encoding::Yaml => serde_saphyr::to_string(value)
             .map(String::into_bytes)
             .map_err(|error| failed(error.to_string())),
+        Encoding::Protobuf => Err(failed("it has no messages in protobuf".to_owned())),
     }
 }
 
@@ -153,13 +183,7 @@ fn bytes_response(status: u16, bytes: Vec<u8>, form: Form, gzip: bool) -> Respon
     let is_compressed = compressed.is_some();
     let mut response = Response::new(Body::from(compressed.unwrap_or_else(|| Bytes::from(bytes))));
     *response.status_mut() = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-    set_type(
-        &mut response,
-        match form.encoding {
-            Encoding::Json => "application/json",
-            Encoding::Yaml => "application/yaml",
-        },
-    );
+    set_type(&mut response, form.encoding.media());
     if is_compressed {
         let headers = response.headers_mut();
         headers.insert(header::CONTENT_ENCODING, HeaderValue::from_static("gzip"));
@@ -195,8 +219,16 @@ pub(crate) fn text(status: u16, text: impl Into<String>) -> Response<Body> {
 }
 
 /// An error as a `Status`.
-pub(crate) fn error(error: &ApiError) -> Response<Body> {
-    let mut response = json(error.code, &error.body());
+pub(crate) fn error(error: &ApiError, form: Form) -> Response<Body> {
+    let status = error.body();
+    let encoded = match form.encoding {
+        Encoding::Protobuf => protobuf::encode(&status),
+        _ => encode(&status, form).ok(),
+    };
+    let mut response = match encoded {
+        Some(bytes) => bytes_response(error.code, bytes, form, false),
+        None => json(error.code, &status),
+    };
     if let Some(seconds) = error.retry_after {
         response
             .headers_mut()

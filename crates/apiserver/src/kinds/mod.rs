@@ -11,6 +11,7 @@ pub(crate) use custom::{Custom, VERBS as CUSTOM_VERBS};
 
 use arc_swap::ArcSwap;
 use evenkeel_kube_rules::gvk::{Gvk, Gvr, group_version, qualified};
+use evenkeel_kube_rules::schema;
 use serde::Deserialize;
 use serde_json::Value;
 use std::collections::{BTreeMap, HashMap};
@@ -88,6 +89,12 @@ impl Resource {
             version: self.gvr.version.clone(),
             kind: self.kind.clone(),
         }
+    }
+
+    /// Whether its objects can be written in protobuf. Custom resources have no field numbers, and metrics
+    /// none that the schemas know.
+    pub(crate) fn has_messages(&self) -> bool {
+        self.custom.is_none() && schema::kind(&self.gvk()).is_some()
     }
 
     /// Group, version and kind in which its objects are stored.

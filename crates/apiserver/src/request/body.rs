@@ -1,28 +1,45 @@
 //! Bodies of requests: what their media type says, and bodies of no particular kind.
 
+use super::form::ACCEPTED;
 use evenkeel_kube_rules::status::{ApiError, ApiResult};
+use evenkeel_kube_rules::{protobuf, schema};
 use serde_json::{Value, json};
 
-/// Whether a body is YAML rather than JSON; 415 for anything else.
-pub(crate) fn is_yaml(content_type: &str) -> ApiResult<bool> {
-    match content_type {
-        "" | "application/json" => Ok(false),
-        "application/yaml" => Ok(true),
-        _ => Err(ApiError::unsupported_media_type(
-            "application/json, application/yaml",
-        )),
+/// What a body is written in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Syntax {
+    Json,
+    Yaml,
+    Protobuf,
+}
+
+impl Syntax {
+    /// By the media type; 415 for one that is not read.
+    pub(crate) fn of(content_type: &str) -> ApiResult<Self> {
+        match content_type {
+            "" | "application/json" => Ok(Self::Json),
+            "application/yaml" => Ok(Self::Yaml),
+            protobuf::MEDIA => Ok(Self::Protobuf),
+            _ => Err(ApiError::unsupported_media_type(ACCEPTED)),
+        }
     }
 }
 
-/// Decodes a body of no particular kind.
-pub(crate) fn any(content_type: &str, body: &[u8]) -> ApiResult<Value> {
-    let undecodable =
-        |error: String| ApiError::bad_request(format!("cannot decode the request body: {error}"));
-    if is_yaml(content_type)? {
-        serde_saphyr::from_slice(body).map_err(|error| undecodable(error.to_string()))
-    } else {
-        serde_json::from_slice(body).map_err(|error| undecodable(error.to_string()))
-    }
+/// Decodes `DeleteOptions`, which every kind has.
+pub(crate) fn delete_options(content_type: &str, body: &[u8]) -> ApiResult<Value> {
+    let decoded = match Syntax::of(content_type)? {
+        Syntax::Json => serde_json::from_slice(body).map_err(|error| error.to_string()),
+        Syntax::Yaml => serde_saphyr::from_slice(body).map_err(|error| error.to_string()),
+        Syntax::Protobuf => protobuf::open(body)
+            .and_then(|envelope| {
+                let definition = schema::definition("io.k8s.apimachinery.pkg.apis.meta.v1.DeleteOptions");
+                definition.map_or(Ok(Value::Null), |definition| {
+                    protobuf::decode(definition, envelope.raw)
+                })
+            })
+            .map_err(|error| error.to_string()),
+    };
+    decoded.map_err(|error| ApiError::bad_request(format!("cannot decode the request body: {error}")))
 }
 
 /// Every object has metadata, be it empty.

@@ -1,5 +1,6 @@
 //! What form the client wants its answer in.
 
+use evenkeel_kube_rules::protobuf;
 use evenkeel_kube_rules::status::{ApiError, ApiResult};
 
 /// Encoding of a body.
@@ -8,7 +9,25 @@ pub(crate) enum Encoding {
     #[default]
     Json,
     Yaml,
+    Protobuf,
 }
+
+impl Encoding {
+    /// The media type.
+    pub(crate) fn media(self) -> &'static str {
+        match self {
+            Self::Json => "application/json",
+            Self::Yaml => "application/yaml",
+            Self::Protobuf => protobuf::MEDIA,
+        }
+    }
+}
+
+/// What is read, and written of built-in kinds, as error messages name it.
+pub(crate) const ACCEPTED: &str = "application/json, application/yaml, application/vnd.kubernetes.protobuf";
+
+/// What lists and watches may be written in besides.
+const STREAMS: &str = "application/json;stream=watch, application/vnd.kubernetes.protobuf;stream=watch";
 
 /// What is made of an object.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -38,36 +57,55 @@ pub(crate) struct Form {
 }
 
 /// Picks the first form of an `Accept` header that this server can write, in the client's order of
-/// preference. `list` tells whether the answer is a list: the shape's name has to fit.
-pub(crate) fn negotiate(accept: Option<&str>, list: bool) -> ApiResult<Form> {
-    let Some(accept) = accept.filter(|accept| !accept.trim().is_empty()) else {
+/// preference. `list` tells whether the answer is a list: the shape's name has to fit. `binary` tells whether
+/// the kind has messages in protobuf; the metadata of all kinds has.
+pub(crate) fn negotiate(accept: &str, list: bool, binary: bool) -> ApiResult<Form> {
+    if accept.trim().is_empty() {
         return Ok(Form::default());
-    };
+    }
+    let clauses = clauses(accept);
+    let form = clauses.iter().find_map(|clause| {
+        form(clause, list).filter(|form| match (form.encoding, form.shape) {
+            (Encoding::Protobuf, Shape::Plain) => binary,
+            (Encoding::Protobuf, Shape::Table { .. }) => false,
+            _ => true,
+        })
+    });
+    form.ok_or_else(|| {
+        // A known media type in an unknown shape is refused by another layer upstream, and so is all that
+        // custom resources do not have.
+        if !binary || clauses.iter().any(|clause| encoding(clause).is_some()) {
+            ApiError::not_acceptable(ACCEPTED)
+        } else if list {
+            ApiError::no_representation(&format!("{ACCEPTED}, {STREAMS}"))
+        } else {
+            ApiError::no_representation(ACCEPTED)
+        }
+    })
+}
+
+/// How an error is written for a client: the first encoding that it reads without another shape, or JSON.
+pub(crate) fn for_error(accept: &str) -> Form {
+    let plain = |clause: &&str| form(clause, false).filter(|form| form.shape == Shape::Plain);
+    clauses(accept).iter().find_map(plain).unwrap_or_default()
+}
+
+/// What the client reads, by its preference.
+fn clauses(accept: &str) -> Vec<&str> {
     let mut clauses: Vec<(f32, &str)> = accept
         .split(',')
         .map(|clause| (quality(clause), clause))
         .collect();
     // The sort is stable: equal qualities keep the client's order.
     clauses.sort_by(|(a, _), (b, _)| b.total_cmp(a));
-    clauses
-        .iter()
-        .find_map(|(_, clause)| form(clause, list))
-        .ok_or_else(|| {
-            // A known media type in an unknown shape is refused by another layer upstream, which adds no
-            // details.
-            let known = clauses.iter().any(|(_, clause)| encoding(clause).is_some());
-            let mut error = ApiError::not_acceptable();
-            if known {
-                error.details = serde_json::Value::Null;
-            }
-            error
-        })
+    clauses.into_iter().map(|(_, clause)| clause).collect()
 }
 
 fn encoding(clause: &str) -> Option<Encoding> {
     match clause.split(';').next().unwrap_or_default().trim() {
         "application/json" | "*/*" | "application/*" => Some(Encoding::Json),
         "application/yaml" => Some(Encoding::Yaml),
+        protobuf::MEDIA => Some(Encoding::Protobuf),
         _ => None,
     }
 }
@@ -118,7 +156,7 @@ mod tests {
     use super::*;
 
     fn shape(accept: &str, list: bool) -> Option<(Encoding, Shape)> {
-        negotiate(Some(accept), list)
+        negotiate(accept, list, true)
             .ok()
             .map(|form| (form.encoding, form.shape))
     }
@@ -133,7 +171,7 @@ mod tests {
         );
         assert_eq!(
             shape("application/vnd.kubernetes.protobuf,application/json", true),
-            Some((Encoding::Json, Shape::Plain))
+            Some((Encoding::Protobuf, Shape::Plain))
         );
         assert_eq!(
             shape("application/json;q=0.1, application/yaml", false),
@@ -153,7 +191,7 @@ mod tests {
     fn forms_that_cannot_be_written_are_refused() {
         for accept in [
             "text/html",
-            "application/vnd.kubernetes.protobuf",
+            "application/vnd.kubernetes.protobuf;as=Table;v=v1;g=meta.k8s.io",
             "application/json;as=Nope;v=v1;g=meta.k8s.io",
         ] {
             assert_eq!(shape(accept, true), None, "{accept}");
@@ -161,5 +199,33 @@ mod tests {
         let partial = "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io";
         assert_eq!(shape(partial, true), None, "a list wants the list's kind");
         assert!(shape(partial, false).is_some());
+    }
+
+    #[test]
+    fn custom_resources_have_no_messages_but_for_their_metadata() {
+        let protobuf = "application/vnd.kubernetes.protobuf";
+        let error = negotiate(protobuf, false, false).expect_err("nothing else is read");
+        assert!(
+            error.message.ends_with(ACCEPTED) && error.details.is_null(),
+            "{error:?}"
+        );
+        let form = negotiate(&format!("{protobuf},application/json"), false, false);
+        assert_eq!(form.map(|form| form.encoding), Ok(Encoding::Json));
+        let partial = format!("{protobuf};as=PartialObjectMetadata;v=v1;g=meta.k8s.io");
+        let form = negotiate(&partial, false, false);
+        assert_eq!(form.map(|form| form.encoding), Ok(Encoding::Protobuf));
+    }
+
+    #[test]
+    fn errors_are_written_as_objects_are_where_the_client_reads_that() {
+        let encoding = |accept| for_error(accept).encoding;
+        assert_eq!(
+            encoding("application/vnd.kubernetes.protobuf, */*"),
+            Encoding::Protobuf
+        );
+        let table = "application/json;as=Table;v=v1;g=meta.k8s.io,application/yaml";
+        assert_eq!(encoding(table), Encoding::Yaml);
+        assert_eq!(encoding("text/html"), Encoding::Json);
+        assert_eq!(encoding(""), Encoding::Json);
     }
 }

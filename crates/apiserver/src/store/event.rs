@@ -1,6 +1,7 @@
 //! One change as watchers see it.
 
 use bytes::Bytes;
+use evenkeel_kube_rules::protobuf;
 use serde_json::Value;
 use std::sync::{Arc, OnceLock};
 
@@ -28,6 +29,7 @@ pub(crate) struct Event {
     /// The object before it; `None` for a creation.
     pub(crate) old: Option<Arc<Value>>,
     encoded: OnceLock<Bytes>,
+    message: OnceLock<Bytes>,
 }
 
 impl Event {
@@ -45,6 +47,7 @@ impl Event {
             object,
             old,
             encoded: OnceLock::new(),
+            message: OnceLock::new(),
         }
     }
 
@@ -52,6 +55,13 @@ impl Event {
     pub(crate) fn encoded(&self) -> Bytes {
         self.encoded
             .get_or_init(|| Bytes::from(self.object.to_string()))
+            .clone()
+    }
+
+    /// `object` in protobuf, of a kind that has messages.
+    pub(crate) fn message(&self) -> Bytes {
+        self.message
+            .get_or_init(|| protobuf::encode(&self.object).unwrap_or_default().into())
             .clone()
     }
 }

@@ -20,7 +20,7 @@ pub(crate) async fn create(context: &Context) -> ApiResult<Answer> {
         version: "v1".to_owned(),
         kind: "Binding".to_owned(),
     };
-    let mut binding = context.decoded(&gvk, options.field_validation)?;
+    let mut binding = context.read_body_as(&gvk, options.field_validation)?;
     let namespace = context.info.namespace.as_str();
     let name = match context.info.name.as_str() {
         "" => binding["metadata"]["name"]

@@ -2,7 +2,7 @@
 
 use super::rules::Rules;
 use crate::kinds::Resource;
-use crate::request::body;
+use crate::request::body::Syntax;
 use crate::request::form::Form;
 use crate::request::query::{Query, WriteOptions};
 use crate::request::{Attributes, Operation, RequestInfo, UserInfo};
@@ -11,7 +11,7 @@ use crate::store::{Table, key};
 use bytes::Bytes;
 use evenkeel_kube_rules::gvk::Gvk;
 use evenkeel_kube_rules::status::{ApiError, ApiResult, FieldError};
-use evenkeel_kube_rules::strict::{self, FieldValidation};
+use evenkeel_kube_rules::strict::FieldValidation;
 use futures::stream::BoxStream;
 use serde_json::{Value, json};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -95,15 +95,19 @@ impl Context {
         Ok(())
     }
 
-    /// The body as an object of a built-in kind, in JSON or YAML. What is wrong in it is refused or warned of
-    /// by `mode`.
-    pub(crate) fn decoded(&self, gvk: &Gvk, mode: FieldValidation) -> ApiResult<Value> {
-        let decode = if body::is_yaml(&self.content_type)? {
-            strict::decode_yaml
-        } else {
-            strict::decode
-        };
-        let decoded = decode(gvk, &self.body, mode)?;
+    /// The body as an object of the resource's kind. What is wrong in it is refused or warned of by `mode`.
+    pub(crate) fn read_body(&self, mode: FieldValidation) -> ApiResult<Value> {
+        self.decoded(&self.rules()?, mode)
+    }
+
+    /// The body as an object of another built-in kind.
+    pub(crate) fn read_body_as(&self, gvk: &Gvk, mode: FieldValidation) -> ApiResult<Value> {
+        let (served, stored) = (gvk.clone(), gvk.clone());
+        self.decoded(&Rules::Builtin { served, stored }, mode)
+    }
+
+    fn decoded(&self, rules: &Rules<'_>, mode: FieldValidation) -> ApiResult<Value> {
+        let decoded = rules.decode(&self.body, Syntax::of(&self.content_type)?, mode)?;
         self.warn(decoded.warnings);
         Ok(decoded.object)
     }

@@ -48,7 +48,7 @@ impl DeleteOptions {
         if context.body.is_empty() {
             return Self::from_query(&context.query);
         }
-        let value = body::any(&context.content_type, &context.body)?;
+        let value = body::delete_options(&context.content_type, &context.body)?;
         Self::from_value(&value)
     }
 

@@ -26,7 +26,7 @@ pub(crate) async fn create(context: &Context) -> ApiResult<Answer> {
         version: "v1".to_owned(),
         kind: "Eviction".to_owned(),
     };
-    let eviction = context.decoded(&gvk, options.field_validation)?;
+    let eviction = context.read_body_as(&gvk, options.field_validation)?;
     let name = &context.info.name;
     if eviction["metadata"]["name"] != **name {
         return Err(ApiError::bad_request(

@@ -2,7 +2,6 @@
 
 use super::context::{Answer, Context};
 use super::hooks;
-use crate::request::body;
 use crate::request::query::WriteOptions;
 use crate::store::{StoreError, resource_version};
 use evenkeel_kube_rules::status::ApiResult;
@@ -14,17 +13,13 @@ const ATTEMPTS: usize = 32;
 
 pub(crate) fn update(context: &Context) -> ApiResult<Answer> {
     let options = WriteOptions::parse(&context.query, "UpdateOptions", &context.user_agent)?;
-    let yaml = body::is_yaml(&context.content_type)?;
-    let decoded = context
-        .rules()?
-        .decode(&context.body, yaml, options.field_validation)?;
-    context.warn(decoded.warnings);
+    let decoded = context.read_body(options.field_validation)?;
     let name = &context.info.name;
-    let wanted = decoded.object["metadata"]["resourceVersion"]
+    let wanted = decoded["metadata"]["resourceVersion"]
         .as_str()
         .unwrap_or_default()
         .to_owned();
-    let finalizers = decoded.object["spec"]["finalizers"].clone();
+    let finalizers = decoded["spec"]["finalizers"].clone();
     let (store, table, key) = (&context.server.store, context.table(), context.key_of(name));
     for _ in 0..ATTEMPTS {
         let stored = context.stored()?;

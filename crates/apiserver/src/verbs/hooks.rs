@@ -3,7 +3,6 @@
 use super::context::{Answer, Context};
 use super::rules::Part;
 use crate::access::review::{self, Review};
-use crate::request::body;
 use crate::signing::controller;
 use crate::state::Shared;
 use crate::store::{Table, resource_version};
@@ -213,15 +212,12 @@ fn clean_up(server: &Shared, definition: &Arc<Value>) {
 
 /// Answers a review: access reviews, token reviews, identity reviews.
 pub(crate) fn review(context: &Context) -> ApiResult<Answer> {
-    let yaml = body::is_yaml(&context.content_type)?;
-    let decoded = context
-        .rules()?
-        .decode(&context.body, yaml, FieldValidation::Ignore)?;
+    let body = context.read_body(FieldValidation::Ignore)?;
     let gvr = &context.resource.gvr;
     let review = Review {
         resource: &gvr.resource,
         namespace: &context.info.namespace,
-        body: decoded.object,
+        body,
         user: &context.user,
     };
     let answer = review::create(&context.server.access, review, context.reader(), Timestamp::now())?;
@@ -235,7 +231,7 @@ pub(crate) fn token(context: &Context) -> ApiResult<Answer> {
         version: "v1".to_owned(),
         kind: "TokenRequest".to_owned(),
     };
-    let request = context.decoded(&gvk, FieldValidation::Ignore)?;
+    let request = context.read_body_as(&gvk, FieldValidation::Ignore)?;
     let (namespace, name) = (&context.info.namespace, &context.info.name);
     let named = request["metadata"]["name"].as_str().unwrap_or_default();
     if !named.is_empty() && named != name {

@@ -1,6 +1,7 @@
 //! The rules of one kind, built-in or custom, behind one face.
 
 use crate::kinds::Resource;
+use crate::request::body::Syntax;
 use evenkeel_kube_rules::crd::{CustomKind, ScalePaths};
 use evenkeel_kube_rules::gvk::Gvk;
 use evenkeel_kube_rules::selector::FieldSelector;
@@ -51,12 +52,14 @@ impl<'a> Rules<'a> {
         })
     }
 
-    pub(crate) fn decode(&self, body: &[u8], yaml: bool, mode: FieldValidation) -> ApiResult<Decoded> {
-        match (self, yaml) {
-            (Self::Builtin { served, .. }, false) => strict::decode(served, body, mode),
-            (Self::Builtin { served, .. }, true) => strict::decode_yaml(served, body, mode),
-            (Self::Custom(kind), false) => kind.decode(body, mode),
-            (Self::Custom(kind), true) => kind.decode_yaml(body, mode),
+    pub(crate) fn decode(&self, body: &[u8], syntax: Syntax, mode: FieldValidation) -> ApiResult<Decoded> {
+        match (self, syntax) {
+            (Self::Builtin { served, .. }, Syntax::Json) => strict::decode(served, body, mode),
+            (Self::Builtin { served, .. }, Syntax::Yaml) => strict::decode_yaml(served, body, mode),
+            (Self::Builtin { served, .. }, Syntax::Protobuf) => strict::decode_protobuf(served, body),
+            (Self::Custom(kind), Syntax::Json) => kind.decode(body, mode),
+            (Self::Custom(kind), Syntax::Yaml) => kind.decode_yaml(body, mode),
+            (Self::Custom(kind), Syntax::Protobuf) => Err(kind.refuse_protobuf()),
         }
     }
 

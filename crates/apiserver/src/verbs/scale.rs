@@ -109,7 +109,7 @@ pub(crate) fn get(context: &Context) -> ApiResult<Answer> {
 
 pub(crate) async fn update(context: &Context) -> ApiResult<Answer> {
     let options = WriteOptions::parse(&context.query, "UpdateOptions", &context.user_agent)?;
-    let scale = context.decoded(&gvk(), options.field_validation)?;
+    let scale = context.read_body_as(&gvk(), options.field_validation)?;
     change(context, &options, None, |_| Ok(scale.clone())).await
 }
 

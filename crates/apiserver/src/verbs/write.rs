@@ -36,13 +36,9 @@ pub(crate) async fn create(context: &Context) -> ApiResult<Answer> {
 
 /// Decodes and defaults the body.
 fn decode(context: &Context, options: &WriteOptions) -> ApiResult<Value> {
-    let rules = context.rules()?;
-    let yaml = body::is_yaml(&context.content_type)?;
-    let decoded = rules.decode(&context.body, yaml, options.field_validation)?;
-    context.warn(decoded.warnings);
-    let mut object = decoded.object;
+    let mut object = context.read_body(options.field_validation)?;
     body::ensure_metadata(&mut object);
-    rules.apply_defaults(&mut object);
+    context.rules()?.apply_defaults(&mut object);
     Ok(object)
 }
 

@@ -7,6 +7,7 @@ mod deletion;
 mod eviction;
 mod kubelet;
 mod objects;
+mod protobuf;
 mod served;
 mod signing;
 mod upstream;

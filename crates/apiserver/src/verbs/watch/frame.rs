@@ -1,17 +1,19 @@
-//! Frames of a watch: one JSON object a line.
+//! Frames of a watch: one JSON object a line, or one message in protobuf behind its length.
 
 use crate::kinds::Resource;
-use crate::request::form::Shape;
+use crate::request::form::{Encoding, Shape};
+use crate::store::Event;
 use crate::verbs::context::Context;
 use crate::verbs::present::{Include, meta_version, partial, table};
 use crate::verbs::rules::Rules;
 use bytes::Bytes;
+use evenkeel_kube_rules::protobuf;
 use evenkeel_kube_rules::status::ApiResult;
 use serde_json::{Value, json};
 use std::sync::Arc;
 
 /// A frame of an object that is JSON already.
-pub(super) fn encode(kind: &str, object: &[u8]) -> Bytes {
+fn encode(kind: &str, object: &[u8]) -> Bytes {
     let mut frame = Vec::with_capacity(object.len() + kind.len() + 24);
     frame.extend_from_slice(b"{\"type\":\"");
     frame.extend_from_slice(kind.as_bytes());
@@ -23,6 +25,7 @@ pub(super) fn encode(kind: &str, object: &[u8]) -> Bytes {
 
 /// Shapes the objects of one watch.
 pub(super) struct Framer {
+    encoding: Encoding,
     resource: Arc<Resource>,
     shape: Shape,
     include: Include,
@@ -33,6 +36,7 @@ pub(super) struct Framer {
 impl Framer {
     pub(super) fn new(context: &Context) -> ApiResult<Self> {
         Ok(Self {
+            encoding: context.form.encoding,
             resource: context.resource.clone(),
             shape: context.form.shape,
             include: Include::parse(&context.query)?,
@@ -45,20 +49,34 @@ impl Framer {
         self.shape == Shape::Plain
     }
 
+    /// A frame of the object of an event, which is encoded once for however many watches.
+    pub(super) fn stored(&self, kind: &str, event: &Event) -> Bytes {
+        match self.encoding {
+            Encoding::Protobuf => protobuf::watch_event(kind, &event.message()).into(),
+            Encoding::Json | Encoding::Yaml => encode(kind, &event.encoded()),
+        }
+    }
+
+    /// A frame of a value as it is.
+    pub(super) fn value(&self, kind: &str, value: &Value) -> Bytes {
+        if self.encoding == Encoding::Protobuf {
+            // What has no messages is not negotiated.
+            let object = protobuf::encode(value).unwrap_or_default();
+            return protobuf::watch_event(kind, &object).into();
+        }
+        encode(kind, value.to_string().as_bytes())
+    }
+
     /// A frame of an object in the served version.
     pub(super) fn object(&mut self, kind: &str, object: &Arc<Value>) -> Bytes {
         match self.shape {
-            Shape::Plain => encode(kind, object.to_string().as_bytes()),
-            Shape::Partial { beta } => encode(kind, partial(object, beta).to_string().as_bytes()),
+            Shape::Plain => self.value(kind, object),
+            Shape::Partial { beta } => self.value(kind, &partial(object, beta)),
             Shape::Table { beta } => {
                 let version = object["metadata"]["resourceVersion"].clone();
                 let metadata = json!({"resourceVersion": version});
-                encode(
-                    kind,
-                    self.table(std::slice::from_ref(object), metadata, beta)
-                        .to_string()
-                        .as_bytes(),
-                )
+                let table = self.table(std::slice::from_ref(object), metadata, beta);
+                self.value(kind, &table)
             }
         }
     }
@@ -94,10 +112,10 @@ impl Framer {
                     beta,
                 );
                 table["rows"] = json!([{"cells": [], "object": partial(&object, beta)}]);
-                return encode("BOOKMARK", table.to_string().as_bytes());
+                return self.value("BOOKMARK", &table);
             }
         };
         let object = json!({"kind": kind, "apiVersion": api_version, "metadata": metadata});
-        encode("BOOKMARK", object.to_string().as_bytes())
+        self.value("BOOKMARK", &object)
     }
 }

@@ -195,7 +195,7 @@ impl Watcher {
                     HistoryError::TooOld { oldest } => ApiError::expired(self.position, oldest),
                     HistoryError::TooLarge { current } => ApiError::too_large(self.position, current),
                 };
-                frames.extend_from_slice(&frame::encode("ERROR", error.body().to_string().as_bytes()));
+                frames.extend_from_slice(&self.framer.value("ERROR", &error.body()));
                 self.ended = true;
                 return false;
             }
@@ -240,7 +240,7 @@ impl Watcher {
             let last = presented(&self.context, &Arc::new(last));
             frames.extend_from_slice(&self.framer.object(kind, &last));
         } else if self.framer.is_plain() && is_identity(resource) && resource.kind != "ClusterRole" {
-            frames.extend_from_slice(&frame::encode(kind, &event.encoded()));
+            frames.extend_from_slice(&self.framer.stored(kind, event));
         } else {
             let object = presented(&self.context, &event.object);
             frames.extend_from_slice(&self.framer.object(kind, &object));
