@@ -1,5 +1,6 @@
 //! The project's own tools: generators of files that are committed, and checks that only this project needs.
 
+mod differential;
 mod documented;
 mod gen_schemas;
 mod graph;
@@ -61,6 +62,9 @@ enum Command {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         args: Vec<OsString>,
     },
+    /// Sends the same generated requests to Kubernetes' own API server and to the embedded one, and prints
+    /// every difference of their answers
+    Differential(differential::Args),
     /// Measures on Kubernetes' own control plane what README claims, with Evenkeel and without, and writes
     /// docs/real.md. Goes on where it was interrupted
     Prove(prove::Args),
@@ -96,6 +100,7 @@ fn run(command: Command) -> anyhow::Result<()> {
         }
         Command::CheckOutside => outside::run(&root),
         Command::Numbers { args } => numbers::run(&root, &args),
+        Command::Differential(args) => differential::run(&args),
         Command::Prove(args) => prove::run(&root, &args),
         Command::Real { build_only, args } => real::run(&root, build_only, args),
         Command::Size { check } => size::run(&root, check),

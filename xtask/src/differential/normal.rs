@@ -1,0 +1,150 @@
+//! What two servers may answer differently without being different, and only that. Each rule has its reason.
+
+use super::server::Answer;
+use regex::Regex;
+use serde_json::{Map, Value, json};
+use std::collections::{BTreeSet, HashMap};
+use std::sync::LazyLock;
+
+fn regex(text: &str) -> Regex {
+    Regex::new(text).expect("the pattern is written here")
+}
+
+static UID: LazyLock<Regex> =
+    LazyLock::new(|| regex("[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"));
+/// Times of this century's third decade: objects of cases have none of these but those the servers took.
+static TIME: LazyLock<Regex> = LazyLock::new(|| regex(r"20[2-9]\d-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{6})?Z"));
+static TOKEN_VOLUME: LazyLock<Regex> = LazyLock::new(|| regex("kube-api-access-[a-z0-9]{5}"));
+/// Dumps of Go's structures hold addresses, and print maps in any order.
+static POINTER: LazyLock<Regex> = LazyLock::new(|| regex("0x[0-9a-f]{8,}|0xc[0-9a-f]+"));
+
+/// Numbers of one case: the same text is the same number.
+#[derive(Default)]
+struct Numbers {
+    uids: HashMap<String, usize>,
+    versions: Vec<u64>,
+    /// Generated names, and what stands for them.
+    generated: Vec<(String, String)>,
+}
+
+/// Replaces what differs by chance in the answers of one server to one run of a case.
+pub(super) fn normalise(answers: &mut [Answer], run: &str) {
+    let mut numbers = Numbers::default();
+    let mut versions = BTreeSet::new();
+    for answer in answers.iter() {
+        collect(&answer.body, &mut versions, &mut numbers.generated);
+    }
+    numbers.versions = versions.into_iter().collect();
+    for answer in answers {
+        answer.body = numbers.value(std::mem::take(&mut answer.body), "", run, 0);
+        for (_, header) in &mut answer.headers {
+            *header = numbers.text(header, run);
+        }
+    }
+}
+
+fn collect(value: &Value, versions: &mut BTreeSet<u64>, generated: &mut Vec<(String, String)>) {
+    match value {
+        Value::Object(map) => {
+            if let Some(version) = map.get("resourceVersion").and_then(Value::as_str) {
+                versions.extend(version.parse::<u64>());
+            }
+            let text = |name: &str| map.get(name).and_then(Value::as_str).unwrap_or_default();
+            let (prefix, name) = (text("generateName"), text("name"));
+            if !prefix.is_empty() && name.len() == prefix.len() + 5 && name.starts_with(prefix) {
+                let known = generated.iter().any(|(known, _)| known == name);
+                if !known {
+                    let number = generated.len() + 1;
+                    generated.push((name.to_owned(), format!("{prefix}{{{{gen:{number}}}}}")));
+                }
+            }
+            map.values().for_each(|value| collect(value, versions, generated));
+        }
+        Value::Array(list) => list.iter().for_each(|value| collect(value, versions, generated)),
+        _ => {}
+    }
+}
+
+impl Numbers {
+    fn value(&mut self, value: Value, key: &str, run: &str, depth: usize) -> Value {
+        match value {
+            Value::Object(map) => self.object(map, run, depth),
+            // Managers are listed by the second of their last write: the end of a second changes the order.
+            Value::Array(mut list) if key == "managedFields" => {
+                for entry in &mut list {
+                    if let Some(entry) = entry.as_object_mut().filter(|entry| entry.contains_key("time")) {
+                        entry.insert("time".to_owned(), json!("{{time}}"));
+                    }
+                }
+                list.sort_by_key(ToString::to_string);
+                Value::Array(list)
+            }
+            Value::Array(list) => list
+                .into_iter()
+                .map(|item| self.value(item, key, run, depth + 1))
+                .collect(),
+            // Each server hands out addresses and ports of its own choice.
+            Value::String(text) if matches!(key, "clusterIP" | "clusterIPs") && text.contains('.') => {
+                json!("{{ip}}")
+            }
+            Value::Number(port)
+                if matches!(key, "nodePort" | "healthCheckNodePort")
+                    && port.as_u64().is_some_and(|port| (30_000..32_768).contains(&port)) =>
+            {
+                json!("{{nodeport}}")
+            }
+            Value::String(text) => Value::String(self.text(&text, run)),
+            other => other,
+        }
+    }
+
+    fn object(&mut self, map: Map<String, Value>, run: &str, depth: usize) -> Value {
+        // A list's version is that of the whole store, in which other cases write.
+        let is_list = depth == 0
+            && map
+                .get("kind")
+                .and_then(Value::as_str)
+                .is_some_and(|kind| kind.ends_with("List"));
+        map.into_iter()
+            .map(|(key, value)| {
+                let value = match (key.as_str(), value) {
+                    ("resourceVersion", Value::String(text)) => self.version(&text),
+                    // Its bytes are the server's own.
+                    ("continue", Value::String(text)) if !text.is_empty() => json!("{{continue}}"),
+                    ("metadata", Value::Object(mut metadata)) if is_list => {
+                        metadata.remove("resourceVersion");
+                        self.value(Value::Object(metadata), "metadata", run, depth + 1)
+                    }
+                    (key, value) => self.value(value, key, run, depth + 1),
+                };
+                (key, value)
+            })
+            .collect()
+    }
+
+    /// Versions count the writes to a store: only their order is the case's.
+    fn version(&self, text: &str) -> Value {
+        let place = text
+            .parse()
+            .ok()
+            .and_then(|version| self.versions.binary_search(&version).ok());
+        place.map_or_else(|| json!(text), |place| json!(format!("{{{{rv:{place}}}}}")))
+    }
+
+    fn text(&mut self, text: &str, run: &str) -> String {
+        let mut text = text.to_owned();
+        for (name, stands) in &self.generated {
+            text = text.replace(name, stands);
+        }
+        // The case's own name differs each time.
+        let text = text.replace(run, "{{run}}");
+        let text = UID.replace_all(&text, |found: &regex::Captures<'_>| {
+            let next = self.uids.len() + 1;
+            let number = *self.uids.entry(found[0].to_owned()).or_insert(next);
+            format!("{{{{uid:{number}}}}}")
+        });
+        let text = TIME.replace_all(&text, "{{time}}");
+        let text = TOKEN_VOLUME.replace_all(&text, "kube-api-access-{{gen}}");
+        POINTER.replace_all(&text, "{{pointer}}").into_owned()
+    }
+}
