@@ -25,7 +25,7 @@ pub(crate) fn go_print(value: &Value) -> String {
 }
 
 /// A text in quotes, as Go's `strconv.Quote` writes it.
-pub(crate) fn go_quote(text: &str) -> String {
+pub fn go_quote(text: &str) -> String {
     let mut out = String::with_capacity(text.len() + 2);
     out.push('"');
     for c in text.chars() {

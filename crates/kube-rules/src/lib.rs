@@ -15,6 +15,7 @@
 //!
 //! | module | what it holds |
 //! |---|---|
+//! | [`gofmt`] | how Go prints values, which ends up in messages |
 //! | [`gvk`] | the names of kinds and resources |
 //! | [`status`] | every error that a client can see, as a Kubernetes `Status` |
 //! | [`schema`] | the packed Kubernetes 1.36 schemas |
@@ -40,7 +41,7 @@ pub mod crd;
 pub mod csr;
 pub mod defaults;
 pub mod dry_run;
-mod gofmt;
+pub mod gofmt;
 pub mod gvk;
 mod names;
 pub mod patch;

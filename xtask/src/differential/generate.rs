@@ -35,7 +35,7 @@ impl Dice {
 }
 
 /// Fields that would reach other cases, or that the server sets.
-const LEFT_OUT: [&str; 9] = [
+const LEFT_OUT: [&str; 10] = [
     "apiVersion",
     "kind",
     "metadata",
@@ -45,6 +45,8 @@ const LEFT_OUT: [&str; 9] = [
     "deletionTimestamp",
     "managedFields",
     "healthCheckNodePort",
+    // Of Leases: a gate that only the embedded server has open.
+    "preferredHolder",
 ];
 
 /// What such a field mostly holds.

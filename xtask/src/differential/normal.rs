@@ -15,6 +15,9 @@ static UID: LazyLock<Regex> =
 /// Times of this century's third decade: objects of cases have none of these but those the servers took.
 static TIME: LazyLock<Regex> = LazyLock::new(|| regex(r"20[2-9]\d-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{6})?Z"));
 static TOKEN_VOLUME: LazyLock<Regex> = LazyLock::new(|| regex("kube-api-access-[a-z0-9]{5}"));
+static DUMP: LazyLock<Regex> = LazyLock::new(|| regex(r"(Invalid|Duplicate) value: [{\[][^\n]*?[}\]]: "));
+static PATCHED: LazyLock<Regex> =
+    LazyLock::new(|| regex(r#"^(.*)Invalid value: "[{\[m].*": (json: |unable )"#));
 /// Dumps of Go's structures hold addresses, and print maps in any order.
 static POINTER: LazyLock<Regex> = LazyLock::new(|| regex("0x[0-9a-f]{8,}|0xc[0-9a-f]+"));
 
@@ -108,6 +111,15 @@ impl Numbers {
         map.into_iter()
             .map(|(key, value)| {
                 let value = match (key.as_str(), value) {
+                    // Conflicts are those of a Go map, in any order.
+                    ("causes", Value::Array(mut causes))
+                        if causes
+                            .iter()
+                            .any(|cause| cause["reason"] == "FieldManagerConflict") =>
+                    {
+                        causes.sort_by_key(ToString::to_string);
+                        self.value(Value::Array(causes), "causes", run, depth + 1)
+                    }
                     ("resourceVersion", Value::String(text)) => self.version(&text),
                     // Its bytes are the server's own.
                     ("continue", Value::String(text)) if !text.is_empty() => json!("{{continue}}"),
@@ -145,6 +157,10 @@ impl Numbers {
         });
         let text = TIME.replace_all(&text, "{{time}}");
         let text = TOKEN_VOLUME.replace_all(&text, "kube-api-access-{{gen}}");
+        // Upstream dumps its internal structures, whose members are named and ordered otherwise.
+        let text = DUMP.replace_all(&text, "${1} value: {{any}}: ");
+        // The patched object, whose members stand in the order of a Go structure where the patch left them.
+        let text = PATCHED.replace_all(&text, "${1}Invalid value: {{any}}: ${2}");
         POINTER.replace_all(&text, "{{pointer}}").into_owned()
     }
 }

@@ -73,6 +73,9 @@ pub(crate) fn create(
             return Err(ApiError::internal(format!("{other} is not a review")));
         }
     };
+    if let "selfsubjectaccessreviews" | "subjectaccessreviews" | "localsubjectaccessreviews" = resource {
+        unnamed(&body, resource == "localsubjectaccessreviews")?;
+    }
     body["status"] = status;
     Ok(body)
 }
@@ -127,6 +130,27 @@ trait DeserializeOrDefault: Default + serde::de::DeserializeOwned {
 }
 
 impl<T: Default + serde::de::DeserializeOwned> DeserializeOrDefault for T {}
+
+/// Reviews are asked, not stored: their metadata stay empty, but for the namespace where there is one.
+fn unnamed(body: &Value, namespaced: bool) -> ApiResult<()> {
+    let Some(metadata) = body["metadata"].as_object() else {
+        return Ok(());
+    };
+    let left = |name: &String| name == "managedFields" || (namespaced && name == "namespace");
+    let is_empty = |value: &Value| match value {
+        Value::Null => true,
+        Value::String(text) => text.is_empty(),
+        Value::Object(map) => map.is_empty(),
+        Value::Array(list) => list.is_empty(),
+        _ => false,
+    };
+    if metadata.iter().all(|(name, value)| left(name) || is_empty(value)) {
+        return Ok(());
+    }
+    let except = if namespaced { " except for namespace" } else { "" };
+    let text = format!("Invalid value: {}: must be empty{except}", body["metadata"]);
+    Err(invalid(AUTHORIZATION, "", "metadata", &text))
+}
 
 fn local(body: &Value, namespace: &str) -> ApiResult<()> {
     if body["metadata"]["namespace"].as_str() != Some(namespace) {
@@ -289,6 +313,7 @@ mod tests {
     #[case::elsewhere("localsubjectaccessreviews", json!({"metadata": {"namespace": "other"}, "spec": {"user": "jane", "resourceAttributes": pod()}}), Err("metadata.namespace"))]
     #[case::nothing_asked("selfsubjectaccessreviews", json!({"spec": {}}), Err("spec.resourceAttributes"))]
     #[case::both_asked("selfsubjectaccessreviews", json!({"spec": {"resourceAttributes": pod(), "nonResourceAttributes": {"path": "/x"}}}), Err("spec.nonResourceAttributes"))]
+    #[case::named("subjectaccessreviews", json!({"metadata": {"name": "x"}, "spec": {"user": "u", "resourceAttributes": pod()}}), Err("metadata"))]
     #[case::nobody("subjectaccessreviews", json!({"spec": {"resourceAttributes": pod()}}), Err("spec.user"))]
     fn access(#[case] resource: &str, #[case] body: Value, #[case] expected: Result<Value, &str>) {
         let got = ask(resource, "ns", body, &admin());

@@ -1,5 +1,6 @@
 //! Query parameters.
 
+use evenkeel_kube_rules::gofmt::go_quote;
 use evenkeel_kube_rules::status::{ApiError, ApiResult, FieldError};
 use evenkeel_kube_rules::strict::FieldValidation;
 
@@ -153,7 +154,8 @@ fn wrong_manager(manager: &str) -> Option<FieldError> {
     }
     let (at, letter) = manager.char_indices().find(|(_, letter)| letter.is_control())?;
     let message = format!(
-        "Invalid value: {manager:?}: invalid character U+{:04X} (at position {at})",
+        "Invalid value: {}: invalid character U+{:04X} (at position {at})",
+        go_quote(manager),
         u32::from(letter)
     );
     Some(error("FieldValueInvalid", message))

@@ -88,15 +88,14 @@ fn cpu_utilization(source: &Value) -> bool {
 }
 
 fn autoscaler_to_v2(object: &mut Value) {
-    let mut metrics = Vec::new();
-    if let Some(spec) = object.get_mut("spec").and_then(Value::as_object_mut)
-        && let Some(target) = spec.remove("targetCPUUtilizationPercentage")
-    {
-        metrics.push(json!({
-            "type": "Resource",
-            "resource": {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": target}},
-        }));
-        spec.insert("metrics".to_owned(), Value::Array(metrics));
+    if let Some(spec) = object.get_mut("spec").and_then(Value::as_object_mut) {
+        // The second form has a default, which the first one shows once an object is stored.
+        let target = spec
+            .remove("targetCPUUtilizationPercentage")
+            .unwrap_or_else(|| json!(80));
+        let target = json!({"type": "Utilization", "averageUtilization": target});
+        let metric = json!({"type": "Resource", "resource": {"name": "cpu", "target": target}});
+        spec.insert("metrics".to_owned(), json!([metric]));
     }
     if let Some(status) = object.get_mut("status").and_then(Value::as_object_mut)
         && let Some(current) = status.remove("currentCPUUtilizationPercentage")
@@ -136,6 +135,7 @@ fn autoscaler_to_v1(object: &mut Value) {
             pointer,
         );
         status.remove("conditions");
+        status.entry("currentReplicas").or_insert_with(|| json!(0));
     }
 }
 

@@ -422,8 +422,8 @@ pub(crate) async fn delete_collection(context: &Context) -> ApiResult<Answer> {
         }
         let name = object["metadata"]["name"].as_str().unwrap_or_default();
         match remove(context, name, &options, true).await {
-            Ok(Outcome::Waiting(object)) => items.push(presented(context, &object)),
-            Ok(Outcome::Gone(_)) => items.push(object),
+            // Upstream answers with what it found, whatever became of it.
+            Ok(Outcome::Waiting(_) | Outcome::Gone(_)) => items.push(object),
             // Somebody else deleted it: gone is what was wanted.
             Err(error) if error.code == 404 => {}
             Err(error) => return Err(error),

@@ -3,6 +3,7 @@
 use super::context::{Answer, Context};
 use super::rules::Part;
 use crate::access::review::{self, Review};
+use crate::request::query::WriteOptions;
 use crate::signing::controller;
 use crate::state::Shared;
 use crate::store::{Table, resource_version};
@@ -212,7 +213,8 @@ fn clean_up(server: &Shared, definition: &Arc<Value>) {
 
 /// Answers a review: access reviews, token reviews, identity reviews.
 pub(crate) fn review(context: &Context) -> ApiResult<Answer> {
-    let body = context.read_body(FieldValidation::Ignore)?;
+    let options = WriteOptions::parse(&context.query, "CreateOptions", &context.user_agent)?;
+    let body = context.read_body(options.field_validation)?;
     let gvr = &context.resource.gvr;
     let review = Review {
         resource: &gvr.resource,

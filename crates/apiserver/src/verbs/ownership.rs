@@ -84,9 +84,13 @@ pub(crate) fn applied(
         apply::apply(write, live, config, options.force)
     })??;
     let rules = context.rules()?;
-    let decoded = rules
-        .check(merged, FieldValidation::Ignore)
-        .map_err(|text| ApiError::unforeseen(format!("failed to convert new object: {text}")))?;
+    let (shown, ty) = (apply::shown(&merged), apply::shown_type(&merged));
+    let decoded = rules.check(merged, FieldValidation::Ignore).map_err(|text| {
+        ApiError::unforeseen(format!(
+            "failed to convert new object ({shown}) to proper version: unable to convert unstructured object to \
+             {ty}: error decoding from json: {text}"
+        ))
+    })?;
     let mut object = decoded.object;
     rules.apply_defaults(&mut object);
     Ok(object)

@@ -3,7 +3,7 @@
 use crate::kinds::Resource;
 use crate::request::body::Syntax;
 use evenkeel_kube_rules::crd::{CustomKind, ScalePaths};
-use evenkeel_kube_rules::gvk::Gvk;
+use evenkeel_kube_rules::gvk::{Gvk, group_version};
 use evenkeel_kube_rules::selector::FieldSelector;
 use evenkeel_kube_rules::status::{ApiError, ApiResult, FieldError};
 use evenkeel_kube_rules::strict::{Decoded, FieldValidation};
@@ -11,6 +11,7 @@ use evenkeel_kube_rules::table::{Column, Row};
 use evenkeel_kube_rules::{defaults, strategy, strict, table, validate};
 use jiff::Timestamp;
 use serde_json::Value;
+use std::borrow::Cow;
 
 /// The rules of one kind.
 pub(crate) enum Rules<'a> {
@@ -103,15 +104,17 @@ impl<'a> Rules<'a> {
                 errors.extend(validate::create_through(served, object));
                 errors
             }
-            Self::Custom(kind) => kind.validate_create(object),
+            Self::Custom(kind) => kind.validate_create(&as_served(kind, object)),
         }
     }
 
     pub(crate) fn validate_update(&self, part: Part, old: &Value, new: &Value) -> Vec<FieldError> {
         match (self, part) {
             (Self::Builtin { stored, .. }, Part::Main) => validate::update(stored, old, new),
-            (Self::Custom(kind), Part::Status) => kind.validate_status_update(old, new),
-            (Self::Custom(kind), _) => kind.validate_update(old, new),
+            (Self::Custom(kind), Part::Status) => {
+                kind.validate_status_update(&as_served(kind, old), &as_served(kind, new))
+            }
+            (Self::Custom(kind), _) => kind.validate_update(&as_served(kind, old), &as_served(kind, new)),
             (Self::Builtin { stored, .. }, Part::Approval) => validate::approval_update(stored, old, new),
             // What these parts may change is grafted on the old object; the rest cannot differ.
             (Self::Builtin { stored, .. }, _) => validate::status_update(stored, old, new),
@@ -152,6 +155,18 @@ impl<'a> Rules<'a> {
             label_selector: None,
         }
     }
+}
+
+/// A custom resource in the version by whose schema it is validated, which may not be the stored one: the two
+/// differ in their apiVersion alone.
+fn as_served<'a>(kind: &CustomKind, object: &'a Value) -> Cow<'a, Value> {
+    let version = group_version(&kind.gvk.group, &kind.gvk.version);
+    if object["apiVersion"] == *version {
+        return Cow::Borrowed(object);
+    }
+    let mut served = object.clone();
+    served["apiVersion"] = version.into();
+    Cow::Owned(served)
 }
 
 /// The old object with the one part that a subresource may change taken from the new one.

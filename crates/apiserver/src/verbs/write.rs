@@ -12,6 +12,7 @@ use crate::request::{Operation, RequestInfo};
 use crate::store::{StoreError, resource_version};
 use evenkeel_kube_rules::apply;
 use evenkeel_kube_rules::status::{ApiError, ApiResult, FieldError};
+use evenkeel_kube_rules::strict;
 use evenkeel_kube_rules::time::rfc3339;
 use jiff::Timestamp;
 use rand::Rng;
@@ -174,6 +175,7 @@ pub(crate) async fn insert(
                 to_served(&context.resource, &Arc::new(object)),
             ));
         }
+        forget_empty(context, &mut object);
         if let Ok(stored) = context.server.store.create(&table, &key, object.clone()) {
             claim.keep();
             hooks::created(context, &stored);
@@ -184,6 +186,13 @@ pub(crate) async fn insert(
         if attempts == 0 {
             return Err(context.already_exists(&name));
         }
+    }
+}
+
+/// Built-in kinds lose what upstream's storage does not keep; custom resources are stored as they are.
+fn forget_empty(context: &Context, object: &mut Value) {
+    if context.resource.custom.is_none() {
+        strict::forget_empty(&context.resource.stored_gvk(), object);
     }
 }
 
@@ -391,6 +400,9 @@ fn store_update(
 ) -> ApiResult<Option<Arc<Value>>> {
     let name = context.info.name.as_str();
     let claim = services::claim_for_update(context, stored, &mut new)?;
+    if !dry_run {
+        forget_empty(context, &mut new);
+    }
     keep_times(stored, &mut new);
     if dry_run {
         return Ok(Some(Arc::new(new)));

@@ -83,3 +83,30 @@ async fn a_definition_is_served_until_it_is_gone() {
     definitions.remove("widgets.example.com").await;
     assert_eq!(code(widgets.list(&ListParams::default()).await), 404);
 }
+
+#[tokio::test]
+async fn an_object_is_validated_in_the_version_that_it_came_in() {
+    let client = server().client();
+    let mut definition = serde_json::to_value(definition()).expect("a definition");
+    let mut newer = definition["spec"]["versions"][0].clone();
+    newer["name"] = json!("v2");
+    definition["spec"]["versions"][0]["storage"] = json!(false);
+    definition["spec"]["versions"] = json!([definition["spec"]["versions"][0], newer]);
+    let definitions = Api::<CustomResourceDefinition>::all(client.clone());
+    definitions
+        .add(&serde_json::from_value(definition).expect("a definition"))
+        .await;
+    await_condition(definitions, "widgets.example.com", is_crd_established())
+        .await
+        .expect("it is established");
+    let kind = ApiResource::from_gvk(&GroupVersionKind::gvk("example.com", "v1", "Widget"));
+    let widgets = Api::<DynamicObject>::default_namespaced_with(client, &kind);
+    let created = widgets.add(&widget(json!({}))).await;
+    assert_eq!(
+        created.types.map(|types| types.api_version),
+        Some("example.com/v1".to_owned())
+    );
+    let patch = Patch::Merge(json!({"spec": {"size": 4}}));
+    let patched = widgets.patch("w", &PatchParams::default(), &patch).await;
+    assert_eq!(patched.expect("a patch").data["spec"]["size"], 4);
+}

@@ -350,7 +350,7 @@ fn text<'v>(object: &'v Value, name: &str) -> &'v str {
 }
 
 /// `group/version, Kind=kind`, as Go prints it.
-fn shown_type(object: &Value) -> String {
+pub fn shown_type(object: &Value) -> String {
     let version = text(object, "apiVersion");
     let version = if version.contains('/') {
         version.to_owned()
@@ -360,7 +360,8 @@ fn shown_type(object: &Value) -> String {
     format!("{version}, Kind={}", text(object, "kind"))
 }
 
-fn shown(object: &Value) -> String {
+/// Namespace, name and type, as upstream's texts name an object.
+pub fn shown(object: &Value) -> String {
     let metadata = &object["metadata"];
     format!(
         "{}/{}; {}",

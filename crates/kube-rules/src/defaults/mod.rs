@@ -53,6 +53,11 @@ pub fn apply(gvk: &Gvk, object: &mut Value) {
             "admissionregistration.k8s.io",
             "ValidatingAdmissionPolicyBinding" | "MutatingAdmissionPolicyBinding",
         ) => other::admission_binding(object),
+        ("apiregistration.k8s.io", "APIService") => {
+            if let Some(service) = present(&mut object["spec"], "service") {
+                default(service, "port", json!(443));
+            }
+        }
         ("apiextensions.k8s.io", "CustomResourceDefinition") => other::custom_resource_definition(object),
         ("authentication.k8s.io", "TokenRequest") => {
             default(&mut object["spec"], "expirationSeconds", json!(3600));

@@ -350,8 +350,9 @@ impl Parser {
         let mut values = Vec::new();
         match self.peek() {
             Token::Symbol(")") => {
+                // Nothing between the parentheses is the empty value.
                 self.next();
-                return Ok(values);
+                return Ok(vec![String::new()]);
             }
             Token::Word(_) | Token::Symbol(",") => {}
             other => {

@@ -49,6 +49,9 @@ pub(super) fn prepare(gvk: &Gvk, object: &mut Value) {
             }
             add_finalizer(object, "kubernetes.io/pv-protection");
         }
+        ("storage.k8s.io", "VolumeAttributesClass") => {
+            add_finalizer(object, "kubernetes.io/vac-protection");
+        }
         ("", "Service") => service(object),
         ("apps", "DaemonSet") => annotate(object, TEMPLATE_GENERATION, "1"),
         ("apiextensions.k8s.io", "CustomResourceDefinition") => store_versions(object),

@@ -25,6 +25,10 @@ enum Generation {
     Spec,
     /// A change of `spec` or of annotations.
     SpecOrAnnotations,
+    /// A change of `spec`; a new object has none.
+    SpecLater,
+    /// A change of `template`.
+    Template,
     /// A change of `webhooks`.
     Webhooks,
     /// A change of anything but metadata, or of labels.
@@ -49,9 +53,9 @@ fn generation(gvk: &Gvk) -> Generation {
             | "MutatingAdmissionPolicyBinding",
         )
         | ("flowcontrol.apiserver.k8s.io", "FlowSchema" | "PriorityLevelConfiguration")
-        | ("apiextensions.k8s.io", "CustomResourceDefinition")
-        | ("apiregistration.k8s.io", "APIService")
-        | ("storage.k8s.io", "CSIDriver") => Generation::Spec,
+        | ("apiextensions.k8s.io", "CustomResourceDefinition") => Generation::Spec,
+        ("storage.k8s.io", "CSIDriver") => Generation::SpecLater,
+        ("", "PodTemplate") => Generation::Template,
         (
             "admissionregistration.k8s.io",
             "MutatingWebhookConfiguration" | "ValidatingWebhookConfiguration",
@@ -71,7 +75,7 @@ pub fn prepare_create(gvk: &Gvk, object: &mut Value) {
     }
     create::prepare(gvk, object);
     // Other kinds keep what the client wrote, as upstream does.
-    if generation(gvk) != Generation::None {
+    if !matches!(generation(gvk), Generation::None | Generation::SpecLater) {
         object["metadata"]["generation"] = json!(1);
     }
 }
@@ -84,10 +88,11 @@ pub fn prepare_update(gvk: &Gvk, old: &Value, new: &mut Value) {
     create::prepare_update(gvk, old, new);
     let changed = match generation(gvk) {
         Generation::None | Generation::Constant => false,
-        Generation::Spec => old["spec"] != new["spec"],
+        Generation::Spec | Generation::SpecLater => old["spec"] != new["spec"],
         Generation::SpecOrAnnotations => {
             old["spec"] != new["spec"] || old["metadata"]["annotations"] != new["metadata"]["annotations"]
         }
+        Generation::Template => old["template"] != new["template"],
         Generation::Webhooks => old["webhooks"] != new["webhooks"],
         Generation::Content => {
             old["metadata"]["labels"] != new["metadata"]["labels"] || content(old) != content(new)

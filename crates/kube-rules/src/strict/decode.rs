@@ -419,26 +419,39 @@ fn schema_or_other(node: Node, context: Context, findings: &mut Findings) -> Val
     }
 }
 
-/// Offset of the first byte that is no standard, padded base64. Line breaks are ignored, as in Go.
+/// Where Go's decoder of standard, padded base64 gives up. Line breaks are ignored, as there.
 fn bad_base64(text: &str) -> Option<usize> {
-    let bytes: Vec<(usize, u8)> = text
-        .bytes()
-        .enumerate()
-        .filter(|(_, byte)| !matches!(byte, b'\n' | b'\r'))
-        .collect();
-    let data = bytes
-        .iter()
-        .rposition(|(_, byte)| *byte != b'=')
-        .map_or(0, |last| last + 1);
-    for (at, byte) in &bytes[..data] {
-        if !(byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/')) {
-            return Some(*at);
+    let bytes = text.as_bytes();
+    let skip_breaks = |mut at: usize| {
+        while matches!(bytes.get(at), Some(b'\n' | b'\r')) {
+            at += 1;
         }
-    }
-    let padding = bytes.len() - data;
-    match (bytes.len() % 4, padding) {
-        (0, 0..=2) => None,
-        (0, _) => Some(bytes.get(data).map_or(0, |(at, _)| *at)),
-        (_, _) => Some(text.len()),
+        at
+    };
+    // `digit` counts within a group of four.
+    let (mut at, mut digit) = (0, 0);
+    loop {
+        match bytes.get(at) {
+            None => return (digit > 0).then(|| at - digit),
+            Some(b'\n' | b'\r') => {}
+            Some(byte) if byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/') => {
+                digit = (digit + 1) % 4;
+            }
+            Some(b'=') if digit >= 2 => {
+                at += 1;
+                if digit == 2 {
+                    at = skip_breaks(at);
+                    match bytes.get(at) {
+                        None => return Some(at),
+                        Some(b'=') => at += 1,
+                        Some(_) => return Some(at - 1),
+                    }
+                }
+                at = skip_breaks(at);
+                return (at < bytes.len()).then_some(at);
+            }
+            Some(_) => return Some(at),
+        }
+        at += 1;
     }
 }

@@ -3,6 +3,7 @@
 mod applied;
 mod decode;
 pub(crate) mod json;
+mod stored;
 #[cfg(test)]
 mod tests;
 
@@ -15,6 +16,7 @@ use serde_json::{Value, json};
 
 pub use applied::decode_apply;
 pub(super) use decode::zero;
+pub use stored::forget_empty;
 
 /// The query parameter `fieldValidation`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

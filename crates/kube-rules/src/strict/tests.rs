@@ -15,6 +15,29 @@ fn refusal(group: &str, kind: &str, body: &str) -> String {
 }
 
 #[test]
+fn bytes_are_refused_where_go_gives_up() {
+    for (text, at) in [
+        ("dg==", None),
+        ("ZGc\n=", None),
+        ("dg==x", Some(4)),
+        ("dg", Some(0)),
+        ("dg=", Some(3)),
+        ("dg=x", Some(2)),
+        ("d===", Some(1)),
+        ("ZGdnZ*==", Some(5)),
+    ] {
+        let body = json!({"data": {"k": text}}).to_string();
+        let decoded = decode(&gvk("", "Secret"), body.as_bytes(), FieldValidation::Strict);
+        let refusal = decoded.err().map(|error| error.message);
+        let expected = at.map(|at: usize| format!("illegal base64 data at input byte {at}"));
+        assert_eq!(refusal.is_some(), expected.is_some(), "{text:?}");
+        if let (Some(refusal), Some(expected)) = (refusal, expected) {
+            assert!(refusal.ends_with(&expected), "{text:?}: {refusal}");
+        }
+    }
+}
+
+#[test]
 fn go_words_malformed_json() {
     for (text, error) in [
         ("", "unexpected end of JSON input"),

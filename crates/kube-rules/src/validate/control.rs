@@ -35,6 +35,9 @@ pub(super) fn role_binding(object: &Value, errors: &mut Errors) {
         }
         match text(subject, "kind") {
             "ServiceAccount" => {
+                if !text(subject, "apiGroup").is_empty() {
+                    errors.not_supported(&format!("{path}.apiGroup"), &subject["apiGroup"], &[""]);
+                }
                 if object["kind"] == "ClusterRoleBinding" && text(subject, "namespace").is_empty() {
                     errors.required(&format!("{path}.namespace"), "");
                 }

@@ -66,6 +66,15 @@ impl Errors {
         );
     }
 
+    /// The same, with what has to be unique.
+    pub(crate) fn duplicate_with(&mut self, field: &str, value: &Value, detail: &str) {
+        self.push(
+            "FieldValueDuplicate",
+            field,
+            format!("Duplicate value: {}: {detail}", shown(value)),
+        );
+    }
+
     /// A value that refers to nothing.
     pub(crate) fn not_found(&mut self, field: &str, value: &Value) {
         self.push(

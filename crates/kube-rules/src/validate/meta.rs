@@ -129,18 +129,22 @@ fn common(metadata: &Value, errors: &mut Errors) {
         }
     }
     for (index, finalizer) in items(metadata, "finalizers") {
-        let path = format!("metadata.finalizers[{index}]");
-        let name = finalizer.as_str().unwrap_or_default();
-        let wrong = names::qualified(name);
-        if !wrong.is_empty() {
-            errors.invalid_text(&path, name, wrong);
-        } else if !name.contains('/') && !STANDARD_FINALIZERS.contains(&name) {
-            errors.invalid(
-                &path,
-                finalizer,
-                "name is neither a standard finalizer name nor is it fully qualified",
-            );
-        }
+        self::finalizer(finalizer, &format!("metadata.finalizers[{index}]"), errors);
+    }
+}
+
+/// One that has a domain, or that upstream knows.
+pub(super) fn finalizer(finalizer: &Value, path: &str, errors: &mut Errors) {
+    let name = finalizer.as_str().unwrap_or_default();
+    let wrong = names::qualified(name);
+    if !wrong.is_empty() {
+        errors.invalid_text(path, name, wrong);
+    } else if !name.contains('/') && !STANDARD_FINALIZERS.contains(&name) {
+        errors.invalid(
+            path,
+            finalizer,
+            "name is neither a standard finalizer name nor is it fully qualified",
+        );
     }
 }
 

@@ -5,6 +5,7 @@ mod control;
 mod coordination;
 pub(crate) mod errors;
 mod meta;
+mod network;
 mod other;
 mod pod;
 mod policy;
@@ -33,6 +34,9 @@ pub fn create(gvk: &Gvk, object: &Value) -> Vec<FieldError> {
     }
     if is_signing_request(gvk) {
         signing::request(object, None, &mut errors);
+    }
+    if gvk.group.is_empty() && gvk.kind == "Namespace" {
+        other::namespace(object, &mut errors);
     }
     errors.list
 }
@@ -67,6 +71,14 @@ pub fn update(gvk: &Gvk, old: &Value, new: &Value) -> Vec<FieldError> {
         ("", "Secret") => {
             errors_of.immutable("type", &old["type"], &new["type"]);
             other::immutable_data(old, new, errors_of);
+        }
+        ("apps", "ControllerRevision") => errors_of.immutable("data", &old["data"], &new["data"]),
+        ("node.k8s.io", "RuntimeClass") => {
+            errors_of.immutable("handler", &old["handler"], &new["handler"]);
+        }
+        ("networking.k8s.io", "IngressClass") => {
+            let controller = |object: &Value| object["spec"]["controller"].clone();
+            errors_of.immutable("spec.controller", &controller(old), &controller(new));
         }
         ("", "Node") => other::node_update(old, new, errors_of),
         ("", "PersistentVolumeClaim") => storage::claim_update(old, new, errors_of),
@@ -163,6 +175,11 @@ fn content(gvk: &Gvk, object: &Value, errors: &mut Errors) {
             policy::binding(object, errors);
         }
         ("scheduling.k8s.io", "PriorityClass") => other::priority_class(object, errors),
+        ("", "ResourceQuota") => other::quota(object, errors),
+        ("node.k8s.io", "RuntimeClass") => other::runtime_class(object, errors),
+        ("networking.k8s.io", "IngressClass") => network::ingress_class(object, errors),
+        ("networking.k8s.io", "Ingress") => network::ingress(object, errors),
+        ("networking.k8s.io", "NetworkPolicy") => network::policy(object, errors),
         _ => {}
     }
 }

@@ -1,7 +1,7 @@
 //! The kinds with a rule or two.
 
 use super::errors::{Errors, has, items, text};
-use super::{selector, workload};
+use super::{meta, selector, workload};
 use crate::names;
 use serde_json::{Value, json};
 
@@ -96,7 +96,7 @@ pub(super) fn node(object: &Value, errors: &mut Errors) {
             );
         }
         if seen.contains(&(key, effect)) {
-            errors.duplicate(&path, taint);
+            errors.duplicate_with(&path, taint, "taints must be unique by key and effect pair");
         }
         seen.push((key, effect));
     }
@@ -133,6 +133,50 @@ pub(super) fn node_update(old: &Value, new: &Value, errors: &mut Errors) {
         if has(old, name) && old[name] != new[name] {
             errors.forbidden(&format!("spec.{name}"), detail);
         }
+    }
+}
+
+/// Upstream names the list, not the finalizer's place in it.
+pub(super) fn namespace(object: &Value, errors: &mut Errors) {
+    for (_, finalizer) in items(&object["spec"], "finalizers") {
+        meta::finalizer(finalizer, "spec.finalizers", errors);
+    }
+}
+
+pub(super) fn quota(object: &Value, errors: &mut Errors) {
+    const SCOPES: [&str; 7] = [
+        "BestEffort",
+        "CrossNamespacePodAffinity",
+        "NotBestEffort",
+        "NotTerminating",
+        "PriorityClass",
+        "Terminating",
+        "VolumeAttributesClass",
+    ];
+    let spec = &object["spec"];
+    let known = |scope: &Value| SCOPES.contains(&scope.as_str().unwrap_or_default());
+    for (_, scope) in items(spec, "scopes") {
+        if !known(scope) {
+            errors.invalid("spec.scopes", &spec["scopes"], "unsupported scope");
+        }
+    }
+    for (_, expression) in items(&spec["scopeSelector"], "matchExpressions") {
+        if !known(&expression["scopeName"]) {
+            errors.invalid(
+                "spec.scopeSelector.matchExpressions.scopeName",
+                &expression["scopeName"],
+                "unsupported scope",
+            );
+        }
+    }
+}
+
+pub(super) fn runtime_class(object: &Value, errors: &mut Errors) {
+    let handler = text(object, "handler");
+    if handler.is_empty() {
+        errors.required("handler", "");
+    } else {
+        errors.invalid_text("handler", handler, names::dns_label(handler));
     }
 }
 

@@ -6,10 +6,11 @@ use crate::names;
 use kube_cel::{ScopeContext, check_rule_scope};
 use serde_json::{Value, json};
 
-const REASONS: [&str; 4] = ["Forbidden", "Invalid", "RequestEntityTooLarge", "Unauthorized"];
+const REASONS: [&str; 3] = ["Forbidden", "Invalid", "RequestEntityTooLarge"];
 const ACTIONS: [&str; 3] = ["Audit", "Deny", "Warn"];
 pub(super) const FAILURE_POLICIES: [&str; 2] = ["Fail", "Ignore"];
 const MATCH_POLICIES: [&str; 2] = ["Equivalent", "Exact"];
+const SCOPES: [&str; 3] = ["*", "Cluster", "Namespaced"];
 const OPERATIONS: [&str; 5] = ["*", "CONNECT", "CREATE", "DELETE", "UPDATE"];
 
 pub(super) fn policy(object: &Value, errors: &mut Errors) {
@@ -44,7 +45,7 @@ pub(super) fn policy(object: &Value, errors: &mut Errors) {
         for list in ["validations", "auditAnnotations"] {
             errors.required(
                 &format!("spec.{list}"),
-                "validations or auditAnnotations must be set",
+                "validations or auditAnnotations must contain at least one item",
             );
         }
     }
@@ -134,6 +135,9 @@ pub(super) fn rule(rule: &Value, path: &str, errors: &mut Errors) {
     for (index, operation) in items(rule, "operations") {
         let field = format!("{path}.operations[{index}]");
         errors.one_of(&field, operation, &OPERATIONS);
+    }
+    if has(rule, "scope") && !SCOPES.contains(&text(rule, "scope")) {
+        errors.not_supported(&format!("{path}.scope"), &rule["scope"], &SCOPES);
     }
 }
 

@@ -166,20 +166,9 @@ pub(super) fn storage_class(object: &Value, errors: &mut Errors) {
 }
 
 pub(super) fn storage_class_update(old: &Value, new: &Value, errors: &mut Errors) {
-    for (name, what) in [
-        ("parameters", "updates to parameters are forbidden."),
-        ("provisioner", "updates to provisioner are forbidden."),
-        ("reclaimPolicy", "updates to reclaimPolicy are forbidden."),
-    ] {
-        if old[name] != new[name] {
-            errors.forbidden(name, what);
-        }
+    for name in ["parameters", "provisioner", "reclaimPolicy", "volumeBindingMode"] {
+        errors.immutable(name, &old[name], &new[name]);
     }
-    errors.immutable(
-        "volumeBindingMode",
-        &old["volumeBindingMode"],
-        &new["volumeBindingMode"],
-    );
 }
 
 pub(super) fn attachment(object: &Value, errors: &mut Errors) {

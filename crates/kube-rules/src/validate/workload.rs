@@ -110,6 +110,12 @@ fn own_selector(kind: &str, spec: &Value, errors: &mut Errors) {
         }
     }
     let Ok(parsed) = LabelSelector::from_object(own) else {
+        let detail = if matches!(kind, "Deployment" | "ReplicaSet") {
+            "invalid label selector"
+        } else {
+            ""
+        };
+        errors.invalid("spec.selector", own, detail);
         return;
     };
     let labels = &spec["template"]["metadata"]["labels"];
