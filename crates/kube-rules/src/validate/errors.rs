@@ -39,10 +39,11 @@ impl Errors {
 
     /// A value is wrong.
     pub(crate) fn invalid(&mut self, field: &str, value: &Value, detail: &str) {
+        let colon = if detail.is_empty() { "" } else { ": " };
         self.push(
             "FieldValueInvalid",
             field,
-            format!("Invalid value: {}: {detail}", shown(value)),
+            format!("Invalid value: {}{colon}{detail}", shown(value)),
         );
     }
 

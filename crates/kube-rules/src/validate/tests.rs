@@ -569,6 +569,13 @@ fn bindings_of_policies(#[case] spec: Value, #[case] expected: &[&str]) {
 #[case::operator("networking.k8s.io", "NetworkPolicy",
     json!({"spec": {"podSelector": {"matchExpressions": [{"key": "a", "operator": "In"}]}}}),
     &["spec.podSelector.matchExpressions[0].values: Required value: must be specified when `operator` is 'In' or 'NotIn'"])]
+#[case::selector_of_a_set("apps", "StatefulSet",
+    json!({"spec": {
+        "selector": {"matchExpressions": [{"key": "a", "operator": "Gt"}]},
+        "template": {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}},
+    }}),
+    &["spec.selector.matchExpressions[0].operator: Invalid value: \"Gt\": not a valid selector operator",
+        "spec.selector: Invalid value: {\"matchExpressions\":[{\"key\":\"a\",\"operator\":\"Gt\"}]}"])]
 #[case::handler("node.k8s.io", "RuntimeClass", json!({"handler": ""}), &["handler: Required value"])]
 #[case::scope("", "ResourceQuota", json!({"spec": {"scopes": ["a"]}}),
     &["spec.scopes: Invalid value: [\"a\"]: unsupported scope"])]
