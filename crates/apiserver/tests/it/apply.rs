@@ -2,6 +2,7 @@
 
 use super::{code, config_map, server};
 use evenkeel_testkit::cluster::Objects as _;
+use evenkeel_testkit::{ServedApi, skipped};
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::autoscaling::v1::Scale;
 use k8s_openapi::api::core::v1::ConfigMap;
@@ -164,4 +165,59 @@ async fn a_patch_of_another_kind_neither_needs_a_manager_nor_may_force() {
     let merge = "application/merge-patch+json";
     assert_eq!(code(request("?force=true", merge).await), 422, "it cannot force");
     request("", merge).await.expect("it is patched");
+}
+
+#[tokio::test]
+async fn kubectl_applies_diffs_and_sees_conflicts() {
+    let Some(kubectl) = evenkeel_testkit::kubectl() else {
+        return skipped("kubectl_applies_diffs_and_sees_conflicts", "no kubectl on PATH");
+    };
+    let served = ServedApi::start().await;
+    let kubeconfig = served.direct("kubectl");
+    let manifest = served.home.path().join("web.json");
+    let write = |replicas: i64| {
+        let deployment = json!({
+            "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web"},
+            "spec": {
+                "replicas": replicas,
+                "selector": {"matchLabels": {"a": "b"}},
+                "template": {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}},
+            },
+        });
+        std::fs::write(&manifest, deployment.to_string()).expect("a file is written");
+    };
+    let run = async |arguments: &str| {
+        let output = tokio::process::Command::new(&kubectl)
+            .arg("--kubeconfig")
+            .arg(&kubeconfig)
+            .args(arguments.split(' '))
+            .arg("-f")
+            .arg(&manifest)
+            .env("HOME", served.home.path())
+            .output()
+            .await
+            .expect("it starts");
+        let said = [output.stdout, output.stderr].concat();
+        (output.status.code(), String::from_utf8_lossy(&said).into_owned())
+    };
+    write(1);
+    let (code, said) = run("apply --server-side").await;
+    assert_eq!(
+        (code, said.trim()),
+        (Some(0), "deployment.apps/web serverside-applied")
+    );
+    let (code, said) = run("diff --server-side").await;
+    assert_eq!(code, Some(0), "nothing differs: {said}");
+    write(2);
+    let (code, said) = run("diff --server-side").await;
+    assert_eq!(code, Some(1), "{said}");
+    assert!(said.contains("+  replicas: 2"), "{said}");
+    let (code, said) = run("apply --server-side --field-manager=other").await;
+    assert_eq!(code, Some(1), "{said}");
+    assert!(
+        said.contains("conflict with \"kubectl\": .spec.replicas"),
+        "{said}"
+    );
+    let (code, said) = run("apply --server-side --field-manager=other --force-conflicts").await;
+    assert_eq!(code, Some(0), "{said}");
 }
