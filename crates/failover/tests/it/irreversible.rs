@@ -47,15 +47,9 @@ async fn evicting_n_pods_costs_at_most_2_n_and_5_requests() {
         .await;
     let mut work = replica.traffic.asked();
     work.retain(is_work);
-    // The node's status and its NoExecute taint are written side by side: the later one of the two is the
-    // last write.
-    let is_node = |asked: &Asked| asked.method == "PATCH" && asked.path.starts_with("/api/v1/nodes/n3");
-    let taint = work.iter().rposition(is_node).expect("the node was tainted");
-    assert!(
-        work[..=taint]
-            .iter()
-            .any(|asked| asked.path == "/api/v1/nodes/n3")
-    );
+    // The node's status is written beside its NoExecute taint, and on a busy machine after the first eviction.
+    let is_taint = |asked: &Asked| asked.method == "PATCH" && asked.path == "/api/v1/nodes/n3";
+    let taint = work.iter().rposition(is_taint).expect("the node was tainted");
     let evicting = &work[taint + 1..];
     let deletes = evicting.iter().filter(|asked| asked.method == "DELETE").count();
     assert_eq!(deletes, PODS, "{evicting:#?}");
