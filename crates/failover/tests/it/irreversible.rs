@@ -47,7 +47,7 @@ async fn evicting_n_pods_costs_at_most_2_n_and_5_requests() {
         .await;
     let mut work = replica.traffic.asked();
     work.retain(is_work);
-    // The node's status is written beside its NoExecute taint, and on a busy machine after the first eviction.
+    // The node's status is written beside its NoExecute taint, on a busy machine after the first eviction.
     let is_taint = |asked: &Asked| asked.method == "PATCH" && asked.path == "/api/v1/nodes/n3";
     let taint = work.iter().rposition(is_taint).expect("the node was tainted");
     let evicting = &work[taint + 1..];
