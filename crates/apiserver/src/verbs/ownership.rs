@@ -3,9 +3,8 @@
 use super::context::{Answer, Context};
 use super::convert::{to_served, to_stored};
 use super::rules::Part;
-use super::write::{insert, replace};
+use super::write::{fit_name, insert_instead, replace};
 use crate::kinds::{Resource, Snapshot};
-use crate::request::RequestInfo;
 use crate::request::query::{WriteOptions, check_patch};
 use evenkeel_kube_rules::apply::{self, Kind, Write};
 use evenkeel_kube_rules::gvk::{Gvk, split_api_version};
@@ -143,21 +142,12 @@ pub(crate) async fn patch(context: &Context, part: Part) -> ApiResult<Answer> {
 /// What is applied to nothing is created, if the user may do that.
 async fn create(context: &Context, mut new: Value, options: &WriteOptions) -> ApiResult<Answer> {
     let name = context.info.name.as_str();
-    super::write::fit_name(context, &mut new)?;
+    fit_name(context, &mut new)?;
     if let Some(uid) = new["metadata"]["uid"].as_str().filter(|uid| !uid.is_empty()) {
         let why = format!(
             "uid mismatch: the provided object specified uid {uid}, and no existing object was found"
         );
         return Err(context.conflict(name, &why));
     }
-    let info = RequestInfo {
-        verb: "create".to_owned(),
-        ..context.info.clone()
-    };
-    let authorizer = &context.server.access.authorizer;
-    authorizer.check(&context.user, &info, context.reader())?;
-    if let Some(metadata) = new["metadata"].as_object_mut() {
-        metadata.remove("resourceVersion");
-    }
-    insert(context, new, options).await
+    insert_instead(context, new, options).await
 }

@@ -108,11 +108,7 @@ fn generated(prefix: &str) -> String {
 }
 
 /// Stores a new, decoded and defaulted object.
-pub(crate) async fn insert(
-    context: &Context,
-    mut object: Value,
-    options: &WriteOptions,
-) -> ApiResult<Answer> {
+async fn insert(context: &Context, mut object: Value, options: &WriteOptions) -> ApiResult<Answer> {
     fit_namespace(context, &mut object)?;
     let rules = context.rules()?;
     let redefault = |object: &mut Value| rules.apply_defaults(object);
@@ -196,6 +192,24 @@ fn forget_empty(context: &Context, object: &mut Value) {
     }
 }
 
+/// Stores what was put or applied where nothing was, if the user may create it.
+pub(crate) async fn insert_instead(
+    context: &Context,
+    mut object: Value,
+    options: &WriteOptions,
+) -> ApiResult<Answer> {
+    let create = RequestInfo {
+        verb: "create".to_owned(),
+        ..context.info.clone()
+    };
+    let authorizer = &context.server.access.authorizer;
+    authorizer.check(&context.user, &create, context.reader())?;
+    if let Some(metadata) = object["metadata"].as_object_mut() {
+        metadata.remove("resourceVersion");
+    }
+    insert(context, object, options).await
+}
+
 /// Sets what the server owns in a new object.
 fn own_metadata(object: &mut Value) {
     if !object["metadata"].is_object() {
@@ -263,17 +277,8 @@ pub(crate) async fn update(context: &Context, part: Part) -> ApiResult<Answer> {
             .is_none()
     {
         check_uid(context, &Value::Null, &uid)?;
-        let create = RequestInfo {
-            verb: "create".to_owned(),
-            ..context.info.clone()
-        };
-        let authorizer = &context.server.access.authorizer;
-        authorizer.check(&context.user, &create, context.reader())?;
-        if let Some(metadata) = object["metadata"].as_object_mut() {
-            metadata.remove("resourceVersion");
-        }
         ownership::track(context, &options, None, &mut object)?;
-        return insert(context, object, &options).await;
+        return insert_instead(context, object, &options).await;
     }
     let text = object["metadata"]["resourceVersion"].as_str().unwrap_or_default();
     let unconditional = matches!(text, "" | "0");

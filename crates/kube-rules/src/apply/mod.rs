@@ -74,6 +74,19 @@ pub struct Write<'a> {
 }
 
 impl Write<'_> {
+    /// The entry of a manager.
+    fn id(&self, manager: &str, operation: Operation) -> Id {
+        Id {
+            manager: if manager.is_empty() { "unknown" } else { manager }.to_owned(),
+            operation,
+            version: match operation {
+                Operation::Apply => String::new(),
+                Operation::Update => self.kind.api_version(),
+            },
+            subresource: self.subresource.to_owned(),
+        }
+    }
+
     /// Fields that this write does not change.
     fn reset(&self) -> FieldSet {
         FieldSet::of(match &self.kind {
@@ -149,8 +162,7 @@ pub fn track(write: &Write<'_>, live: Option<&Value>, new: &mut Value) {
     if managers.is_empty() && live.is_some() {
         return;
     }
-    let empty = write.kind.empty();
-    let live = live.map_or(empty, without_managers);
+    let live = live.map_or_else(|| write.kind.empty(), without_managers);
     if let Ok(managers) = updated(write, &live, new, managers, write.manager) {
         encode(new, &managers);
     }
@@ -200,12 +212,7 @@ fn updated(
         .difference(&FieldSet::of(&UNOWNED));
     if !owned.is_empty() {
         let version = write.kind.api_version();
-        let id = Id {
-            manager: name(manager),
-            operation: Operation::Update,
-            version: version.clone(),
-            subresource: write.subresource.to_owned(),
-        };
+        let id = write.id(manager, Operation::Update);
         let before = managers
             .get(&id)
             .map(|before| before.fields.clone())
@@ -225,15 +232,17 @@ fn updated(
     Ok(managers)
 }
 
-fn name(manager: &str) -> String {
-    if manager.is_empty() { "unknown" } else { manager }.to_owned()
-}
-
 /// Managers whose sets fit the types of today.
 fn with_present_types(write: &Write<'_>, live: &Value, managers: Managers) -> Managers {
+    let version = write.kind.api_version();
     let fit = managers.into_iter().filter_map(|(id, mut owned)| {
-        let (_, kind) = in_version(write, live, &owned.version)?;
-        if let Some(fields) = reconciled(kind.ty(), &owned.fields) {
+        // Nearly all have the version of the request, for which nothing is converted.
+        let fields = if owned.version == version {
+            reconciled(write.kind.ty(), &owned.fields)
+        } else {
+            reconciled(in_version(write, live, &owned.version)?.1.ty(), &owned.fields)
+        };
+        if let Some(fields) = fields {
             owned.fields = fields;
         }
         Some((id, owned))
@@ -306,10 +315,9 @@ pub fn apply(write: &Write<'_>, live: Option<&Value>, applied: &Value, force: bo
     let entries = live.map_or(&Value::Null, |live| &live["metadata"]["managedFields"]);
     let mut managers = decode(entries)
         .map_err(|error| ApiError::unforeseen(format!("failed to decode managed fields: {error}")))?;
-    let empty = write.kind.empty();
-    let object = live.map_or_else(|| empty.clone(), without_managers);
-    if managers.is_empty() {
-        managers = updated(write, &empty, &object, managers, BEFORE).unwrap_or_default();
+    let object = live.map_or_else(|| write.kind.empty(), without_managers);
+    if managers.is_empty() && live.is_some() {
+        managers = updated(write, &write.kind.empty(), &object, managers, BEFORE).unwrap_or_default();
     }
     let ty = write.kind.ty();
     check(ty, applied, false).map_err(|error| {
@@ -391,12 +399,7 @@ fn merged(
     let new = merge(ty, Some(live), Some(applied))
         .map_err(|error| Refused::Other(format!("failed to merge config: {error}")))?
         .unwrap_or_else(|| json!({}));
-    let id = Id {
-        manager: name(write.manager),
-        operation: Operation::Apply,
-        version: String::new(),
-        subresource: write.subresource.to_owned(),
-    };
+    let id = write.id(write.manager, Operation::Apply);
     let version = write.kind.api_version();
     let owned = fields(ty, applied).recursive_difference(&write.reset());
     let last = managers.insert(
