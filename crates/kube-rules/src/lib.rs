@@ -41,6 +41,7 @@ pub mod crd;
 pub mod csr;
 pub mod defaults;
 pub mod dry_run;
+mod godump;
 pub mod gofmt;
 pub mod gvk;
 mod names;

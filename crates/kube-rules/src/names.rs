@@ -6,6 +6,7 @@ const LABEL_TEXT: &str = "a lowercase RFC 1123 label must consist of lower case 
 const LABEL_1035_TEXT: &str = "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an alphabetic character, and end with an alphanumeric character";
 const QUALIFIED_FMT: &str = "([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]";
 const QUALIFIED_TEXT: &str = "must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character";
+const WILDCARD_TEXT: &str = "a wildcard DNS-1123 subdomain must start with '*.', followed by a valid DNS subdomain, which must consist of lower case alphanumeric characters, '-' or '.' and end with an alphanumeric character";
 const LABEL_VALUE_TEXT: &str = "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character";
 
 /// As upstream's `validation.RegexError`.
@@ -22,6 +23,11 @@ fn regex_error(text: &str, regex: &str, examples: &[&str]) -> String {
 
 fn too_long(most: usize) -> String {
     format!("must be no more than {most} characters")
+}
+
+/// Upstream counts labels and their keys in bytes, and other names in characters. Both are bytes.
+fn too_long_label(most: usize) -> String {
+    format!("must be no more than {most} bytes")
 }
 
 /// What is wrong with a DNS-1123 subdomain.
@@ -75,7 +81,7 @@ pub(crate) fn qualified(name: &str) -> Vec<String> {
     let (prefix, name) = match name.split_once('/') {
         Some((_, rest)) if rest.contains('/') => {
             let text = regex_error(
-                &format!("a qualified name {QUALIFIED_TEXT}"),
+                &format!("a valid label key {QUALIFIED_TEXT}"),
                 QUALIFIED_FMT,
                 &["MyName", "my.name", "123-abc"],
             );
@@ -91,14 +97,14 @@ pub(crate) fn qualified(name: &str) -> Vec<String> {
         Some(prefix) => errors.extend(
             dns_subdomain(prefix)
                 .iter()
-                .map(|error| format!("prefix part {error}")),
+                .map(|error| format!("prefix part {}", error.replace("253 characters", "253 bytes"))),
         ),
         None => {}
     }
     if name.is_empty() {
         errors.push("name part must be non-empty".to_owned());
     } else if name.len() > 63 {
-        errors.push(format!("name part {}", too_long(63)));
+        errors.push(format!("name part {}", too_long_label(63)));
     }
     if !is_qualified(name) {
         let text = regex_error(QUALIFIED_TEXT, QUALIFIED_FMT, &["MyName", "my.name", "123-abc"]);
@@ -111,7 +117,7 @@ pub(crate) fn qualified(name: &str) -> Vec<String> {
 pub(crate) fn label_value(value: &str) -> Vec<String> {
     let mut errors = Vec::new();
     if value.len() > 63 {
-        errors.push(too_long(63));
+        errors.push(too_long_label(63));
     }
     if !value.is_empty() && !is_qualified(value) {
         let regex = "(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?";
@@ -154,6 +160,20 @@ pub(crate) fn config_key(key: &str) -> Vec<String> {
         errors.push(format!("must not be '{key}'"));
     } else if key.starts_with("..") {
         errors.push("must not start with '..'".to_owned());
+    }
+    errors
+}
+
+/// What is wrong with a host name that begins with `*.`.
+pub(crate) fn wildcard_subdomain(name: &str) -> Vec<String> {
+    let mut errors = Vec::new();
+    if name.len() > 253 {
+        errors.push(too_long(253));
+    }
+    let rest = name.strip_prefix("*.");
+    if !rest.is_some_and(|rest| rest.split('.').all(is_label)) {
+        let regex = format!("\\*\\.{LABEL_FMT}(\\.{LABEL_FMT})*");
+        errors.push(regex_error(WILDCARD_TEXT, &regex, &["*.example.com"]));
     }
     errors
 }

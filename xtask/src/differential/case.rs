@@ -41,6 +41,17 @@ pub(super) struct Case {
     pub(super) leaves: Option<String>,
 }
 
+impl Case {
+    /// What generated names begin with.
+    pub(super) fn name_prefixes(&self) -> Vec<String> {
+        let objects = self.steps.iter().filter_map(|step| match &step.payload {
+            Payload::Object(object) => object["metadata"]["generateName"].as_str(),
+            _ => None,
+        });
+        objects.map(str::to_owned).collect()
+    }
+}
+
 pub(super) const JSON: &str = "application/json";
 pub(super) const YAML: &str = "application/yaml";
 pub(super) const MERGE: &str = "application/merge-patch+json";

@@ -24,7 +24,7 @@ use serde_json::Value;
 use server::Server;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 
 #[derive(clap::Args)]
@@ -59,6 +59,9 @@ pub(crate) struct Args {
     /// Where the smallest cases go, as recorded traffic with the real server's answers
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
+    /// A directory for the cases that both servers answered alike, a file of recorded traffic each
+    #[arg(long, value_name = "DIR")]
+    record: Option<PathBuf>,
 }
 
 /// Differences of one pattern.
@@ -134,6 +137,9 @@ async fn compare(args: &Args) -> anyhow::Result<()> {
             print(&mut out, &case, &outcome.real)?;
         }
         let Some((at, found)) = outcome.found else {
+            if let Some(dir) = &args.record {
+                record(dir, &case, &outcome.real)?;
+            }
             continue;
         };
         differing += 1;
@@ -166,6 +172,15 @@ async fn compare(args: &Args) -> anyhow::Result<()> {
         groups.len()
     )?;
     Ok(())
+}
+
+/// Writes a case with the real server's answers in the format of recorded traffic.
+fn record(dir: &Path, case: &Case, real: &[server::Answer]) -> anyhow::Result<()> {
+    let recorded = case.recorded(real);
+    let name = recorded["name"].as_str().unwrap_or_default();
+    let file = dir.join(format!("{name}.json"));
+    std::fs::create_dir_all(dir).with_context(|| format!("cannot make {}", dir.display()))?;
+    std::fs::write(&file, recorded.to_string()).with_context(|| format!("cannot write {}", file.display()))
 }
 
 fn today() -> u64 {

@@ -30,12 +30,18 @@ struct Numbers {
     generated: Vec<(String, String)>,
 }
 
-/// Replaces what differs by chance in the answers of one server to one run of a case.
-pub(super) fn normalise(answers: &mut [Answer], run: &str) {
+/// Replaces what differs by chance in the answers of one server to one run of a case, in which names are
+/// generated after these prefixes.
+pub(super) fn normalise(answers: &mut [Answer], prefixes: &[String], run: &str) {
     let mut numbers = Numbers::default();
     let mut versions = BTreeSet::new();
     for answer in answers.iter() {
         collect(&answer.body, &mut versions, &mut numbers.generated);
+        // An object that is refused has got its name already.
+        let refused = answer.body["details"]["name"].as_str().unwrap_or_default();
+        for prefix in prefixes {
+            note_generated(prefix, refused, &mut numbers.generated);
+        }
     }
     numbers.versions = versions.into_iter().collect();
     for answer in answers {
@@ -54,17 +60,19 @@ fn collect(value: &Value, versions: &mut BTreeSet<u64>, generated: &mut Vec<(Str
             }
             let text = |name: &str| map.get(name).and_then(Value::as_str).unwrap_or_default();
             let (prefix, name) = (text("generateName"), text("name"));
-            if !prefix.is_empty() && name.len() == prefix.len() + 5 && name.starts_with(prefix) {
-                let known = generated.iter().any(|(known, _)| known == name);
-                if !known {
-                    let number = generated.len() + 1;
-                    generated.push((name.to_owned(), format!("{prefix}{{{{gen:{number}}}}}")));
-                }
-            }
+            note_generated(prefix, name, generated);
             map.values().for_each(|value| collect(value, versions, generated));
         }
         Value::Array(list) => list.iter().for_each(|value| collect(value, versions, generated)),
         _ => {}
+    }
+}
+
+fn note_generated(prefix: &str, name: &str, generated: &mut Vec<(String, String)>) {
+    let is_generated = !prefix.is_empty() && name.len() == prefix.len() + 5 && name.starts_with(prefix);
+    if is_generated && !generated.iter().any(|(known, _)| known == name) {
+        let number = generated.len() + 1;
+        generated.push((name.to_owned(), format!("{prefix}{{{{gen:{number}}}}}")));
     }
 }
 

@@ -64,8 +64,9 @@ impl Pair {
             transcript(&self.ours, case, &run)
         );
         let (mut real, mut ours) = (real?, ours?);
-        normalise(&mut real, &run);
-        normalise(&mut ours, &run);
+        let prefixes = case.name_prefixes();
+        normalise(&mut real, &prefixes, &run);
+        normalise(&mut ours, &prefixes, &run);
         let mut found = None;
         for (at, (left, right)) in real.iter().zip(&ours).enumerate() {
             self.compared.fetch_add(1, Ordering::Relaxed);

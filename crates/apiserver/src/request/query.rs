@@ -174,7 +174,16 @@ impl WriteOptions {
     /// Reads and checks the options of a write. `kind` is `CreateOptions`, `UpdateOptions` or `PatchOptions`;
     /// without a `fieldManager`, the first part of the user agent stands for it.
     pub(crate) fn parse(query: &Query, kind: &str, user_agent: &str) -> ApiResult<Self> {
-        let mut errors = Vec::new();
+        let mut errors: Vec<FieldError> = query
+            .get("fieldManager")
+            .and_then(wrong_manager)
+            .into_iter()
+            .collect();
+        let values: Vec<String> = query.all("dryRun").map(str::to_owned).collect();
+        let dry_run = check_dry_run(&values).unwrap_or_else(|error| {
+            errors.push(error);
+            false
+        });
         let field_validation = match query.get("fieldValidation") {
             None | Some("Warn") => FieldValidation::Warn,
             Some("Ignore") => FieldValidation::Ignore,
@@ -185,12 +194,6 @@ impl WriteOptions {
                 FieldValidation::Warn
             }
         };
-        let values: Vec<String> = query.all("dryRun").map(str::to_owned).collect();
-        let dry_run = check_dry_run(&values).unwrap_or_else(|error| {
-            errors.push(error);
-            false
-        });
-        errors.extend(query.get("fieldManager").and_then(wrong_manager));
         if !errors.is_empty() {
             return Err(invalid_options(kind, errors));
         }

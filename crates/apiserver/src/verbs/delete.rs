@@ -40,16 +40,31 @@ pub(crate) struct DeleteOptions {
     pub(crate) uid: Option<String>,
     pub(crate) resource_version: Option<String>,
     pub(crate) dry_run: bool,
+    /// What becomes of dependents where neither the request nor the object says it.
+    by_default: Option<Propagation>,
 }
+
+/// Upstream's words for those who delete a job and expect its pods to go, too.
+const PODS_STAY: &str = "child pods are preserved by default when jobs are deleted; \
+                         set propagationPolicy=Background to remove them or set propagationPolicy=Orphan to suppress this warning";
 
 impl DeleteOptions {
     /// From the body, or without one from the query.
     pub(crate) fn parse(context: &Context) -> ApiResult<Self> {
-        if context.body.is_empty() {
-            return Self::from_query(&context.query);
+        let mut options = if context.body.is_empty() {
+            Self::from_query(&context.query)?
+        } else {
+            let value = body::delete_options(&context.content_type, &context.body)?;
+            Self::from_value(&value)?
+        };
+        let gvr = &context.resource.gvr;
+        if (gvr.group.as_str(), gvr.resource.as_str()) == ("batch", "jobs") {
+            options.by_default = Some(Propagation::Orphan);
+            if options.propagation.is_none() {
+                context.warn(vec![PODS_STAY.to_owned()]);
+            }
         }
-        let value = body::delete_options(&context.content_type, &context.body)?;
-        Self::from_value(&value)
+        Ok(options)
     }
 
     fn from_query(query: &Query) -> ApiResult<Self> {
@@ -119,11 +134,12 @@ impl DeleteOptions {
             uid: precondition("uid"),
             resource_version: precondition("resourceVersion"),
             dry_run,
+            by_default: None,
         })
     }
 
     /// 409 for an object that is not the one that was meant.
-    pub(crate) fn check(&self, kind: &str, name: &str, stored: &Value) -> ApiResult<()> {
+    pub(crate) fn check(&self, group: &str, kind: &str, name: &str, stored: &Value) -> ApiResult<()> {
         let metadata = &stored["metadata"];
         let found = |field: &str| metadata[field].as_str().unwrap_or_default().to_owned();
         if let Some(uid) = &self.uid
@@ -134,7 +150,7 @@ impl DeleteOptions {
                  deleted and then recreated",
                 found("uid")
             );
-            return Err(ApiError::conflict("", kind, name, &why));
+            return Err(ApiError::conflict(group, kind, name, &why));
         }
         if let Some(version) = &self.resource_version
             && *version != found("resourceVersion")
@@ -144,7 +160,7 @@ impl DeleteOptions {
                  The object might have been modified",
                 found("resourceVersion")
             );
-            return Err(ApiError::conflict("", kind, name, &why));
+            return Err(ApiError::conflict(group, kind, name, &why));
         }
         Ok(())
     }
@@ -195,7 +211,7 @@ fn plan(kind: &str, stored: &Value, options: &DeleteOptions, now: Timestamp) -> 
         bump_generation(&mut object);
         grace = Some(period);
     }
-    let finalizers = finalizers(metadata, options.propagation);
+    let finalizers = finalizers(metadata, options);
     let held = !finalizers.is_empty();
     if held || metadata["finalizers"].is_array() {
         object["metadata"]["finalizers"] = json!(finalizers);
@@ -241,14 +257,16 @@ fn bump_generation(object: &mut Value) {
 }
 
 /// The finalizers after the garbage collector's own are set as the propagation wants them.
-fn finalizers(metadata: &Value, propagation: Option<Propagation>) -> Vec<String> {
+fn finalizers(metadata: &Value, options: &DeleteOptions) -> Vec<String> {
     let existing: Vec<&str> = metadata["finalizers"]
         .as_array()
         .into_iter()
         .flatten()
         .filter_map(Value::as_str)
         .collect();
-    let wants = |name: &str, policy: Propagation| match propagation {
+    let said = existing.iter().any(|name| matches!(*name, ORPHAN | FOREGROUND));
+    let wanted = options.propagation.or(options.by_default.filter(|_| !said));
+    let wants = |name: &str, policy: Propagation| match wanted {
         Some(propagation) => propagation == policy,
         None => existing.contains(&name),
     };
@@ -286,7 +304,12 @@ pub(crate) async fn remove(
     let (store, table, key) = (&context.server.store, context.table(), context.key_of(name));
     for _ in 0..ATTEMPTS {
         let stored = store.get(&table, &key).ok_or_else(|| context.not_found(name))?;
-        options.check(&context.resource.kind, name, &stored)?;
+        options.check(
+            &context.resource.gvk().group,
+            &context.resource.kind,
+            name,
+            &stored,
+        )?;
         if admit {
             ask_admission(context, name, &stored, options.dry_run).await?;
         }
@@ -533,12 +556,24 @@ mod tests {
     fn propagation_is_a_finalizer_for_the_garbage_collector() {
         let object = json!({"metadata": {"finalizers": ["a", "orphan"]}});
         let metadata = &object["metadata"];
-        assert_eq!(finalizers(metadata, None), ["a", "orphan"]);
+        let with = |propagation, by_default| DeleteOptions {
+            propagation,
+            by_default,
+            ..DeleteOptions::default()
+        };
+        let orphan = Some(Propagation::Orphan);
+        assert_eq!(finalizers(metadata, &with(None, None)), ["a", "orphan"]);
+        let foreground = with(Some(Propagation::Foreground), orphan);
+        assert_eq!(finalizers(metadata, &foreground), ["a", "foregroundDeletion"]);
         assert_eq!(
-            finalizers(metadata, Some(Propagation::Foreground)),
-            ["a", "foregroundDeletion"]
+            finalizers(metadata, &with(Some(Propagation::Background), orphan)),
+            ["a"]
         );
-        assert_eq!(finalizers(metadata, Some(Propagation::Background)), ["a"]);
+        let plain = json!({"finalizers": ["a"]});
+        assert_eq!(finalizers(&plain, &with(None, None)), ["a"]);
+        assert_eq!(finalizers(&plain, &with(None, orphan)), ["a", "orphan"]);
+        let said = json!({"finalizers": ["foregroundDeletion"]});
+        assert_eq!(finalizers(&said, &with(None, orphan)), ["foregroundDeletion"]);
     }
 
     #[test]

@@ -49,7 +49,7 @@ pub(crate) async fn create(context: &Context) -> ApiResult<Answer> {
         charge(context, &pod, deletion.dry_run)?;
     }
     if !deletion.dry_run {
-        deletion.check(&context.resource.kind, name, &pod)?;
+        deletion.check("", &context.resource.kind, name, &pod)?;
         mark(context)?;
     }
     remove(context, name, &deletion, false).await?;

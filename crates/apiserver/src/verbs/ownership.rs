@@ -85,13 +85,19 @@ pub(crate) fn applied(
     let rules = context.rules()?;
     let (shown, ty) = (apply::shown(&merged), apply::shown_type(&merged));
     let decoded = rules.check(merged, FieldValidation::Ignore).map_err(|text| {
+        // Amounts are read without JSON.
+        let how = if text.starts_with("quantities must match") {
+            ""
+        } else {
+            "error decoding from json: "
+        };
         ApiError::unforeseen(format!(
             "failed to convert new object ({shown}) to proper version: unable to convert unstructured object to \
-             {ty}: error decoding from json: {text}"
+             {ty}: {how}{text}"
         ))
     })?;
     let mut object = decoded.object;
-    rules.apply_defaults(&mut object);
+    rules.apply_defaults_to_applied(&mut object);
     Ok(object)
 }
 

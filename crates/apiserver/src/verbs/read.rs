@@ -239,8 +239,8 @@ const CONTINUE_TOO_OLD: &str = "The provided continue parameter is too old to di
 
 pub(crate) fn list(context: &Context) -> ApiResult<Answer> {
     let query = &context.query;
-    let selector = Selector::parse(context)?;
     let options = ListOptions::parse(query, false)?;
+    let selector = Selector::parse(context)?;
     let limit = query
         .number("limit")?
         .and_then(|limit| usize::try_from(limit).ok())

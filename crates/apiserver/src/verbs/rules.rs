@@ -74,6 +74,17 @@ impl<'a> Rules<'a> {
     pub(crate) fn apply_defaults(&self, object: &mut Value) {
         match self {
             Self::Builtin { served, .. } => defaults::apply(served, object),
+            Self::Custom(kind) => {
+                kind.forget_nulls(object);
+                kind.apply_defaults(object);
+            }
+        }
+    }
+
+    /// The same for what came out of server-side apply, in which a null is a value.
+    pub(crate) fn apply_defaults_to_applied(&self, object: &mut Value) {
+        match self {
+            Self::Builtin { served, .. } => defaults::apply(served, object),
             Self::Custom(kind) => kind.apply_defaults(object),
         }
     }
@@ -101,7 +112,7 @@ impl<'a> Rules<'a> {
         match self {
             Self::Builtin { served, stored } => {
                 let mut errors = validate::create(stored, object);
-                errors.extend(validate::create_through(served, object));
+                errors.extend(validate::through(served, None, object));
                 errors
             }
             Self::Custom(kind) => kind.validate_create(&as_served(kind, object)),
@@ -110,7 +121,11 @@ impl<'a> Rules<'a> {
 
     pub(crate) fn validate_update(&self, part: Part, old: &Value, new: &Value) -> Vec<FieldError> {
         match (self, part) {
-            (Self::Builtin { stored, .. }, Part::Main) => validate::update(stored, old, new),
+            (Self::Builtin { served, stored }, Part::Main) => {
+                let mut errors = validate::update(stored, old, new);
+                errors.extend(validate::through(served, Some(old), new));
+                errors
+            }
             (Self::Custom(kind), Part::Status) => {
                 kind.validate_status_update(&as_served(kind, old), &as_served(kind, new))
             }

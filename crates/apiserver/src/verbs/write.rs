@@ -65,7 +65,11 @@ pub(crate) fn fit_namespace(context: &Context, object: &mut Value) -> ApiResult<
 pub(crate) fn fit_name(context: &Context, object: &mut Value) -> ApiResult<()> {
     let wanted = &context.info.name;
     match object["metadata"]["name"].as_str().unwrap_or_default() {
-        "" => object["metadata"]["name"] = json!(wanted),
+        "" => {
+            return Err(ApiError::bad_request(format!(
+                "the name of the object ({wanted} based on URL) was undeterminable: name must be provided"
+            )));
+        }
         found if found != wanted => {
             return Err(ApiError::bad_request(format!(
                 "the name of the object ({found}) does not match the name on the URL ({wanted})"
@@ -283,6 +287,7 @@ pub(crate) async fn update(context: &Context, part: Part) -> ApiResult<Answer> {
     let text = object["metadata"]["resourceVersion"].as_str().unwrap_or_default();
     let unconditional = matches!(text, "" | "0");
     if !text.is_empty() && text.parse::<u64>().is_err() {
+        context.stored()?;
         return Err(ApiError::unforeseen(format!(
             "strconv.ParseUint: parsing {text:?}: invalid syntax"
         )));
@@ -290,15 +295,7 @@ pub(crate) async fn update(context: &Context, part: Part) -> ApiResult<Answer> {
     for _ in 0..ATTEMPTS {
         let stored = context.stored()?;
         check_uid(context, &stored, &uid)?;
-        if unconditional && needs_version(context) {
-            let error = FieldError {
-                reason: "FieldValueInvalid",
-                field: "metadata.resourceVersion".to_owned(),
-                message: "Invalid value: 0: must be specified for an update".to_owned(),
-            };
-            let gvr = &context.resource.gvr;
-            return Err(ApiError::invalid(&gvr.group, &gvr.resource, name, vec![error]));
-        }
+        check_version(context, &object)?;
         let mut new = object.clone();
         let live = to_served(&context.resource, &stored);
         ownership::track(context, &options, Some(&live), &mut new)?;
@@ -309,6 +306,26 @@ pub(crate) async fn update(context: &Context, part: Part) -> ApiResult<Answer> {
         }
     }
     Err(context.modified(name))
+}
+
+/// 422 for a new state that does not say which one it replaces, of a kind that demands it.
+pub(crate) fn check_version(context: &Context, new: &Value) -> ApiResult<()> {
+    let text = new["metadata"]["resourceVersion"].as_str().unwrap_or_default();
+    if !matches!(text, "" | "0") || !needs_version(context) {
+        return Ok(());
+    }
+    let error = FieldError {
+        reason: "FieldValueInvalid",
+        field: "metadata.resourceVersion".to_owned(),
+        message: "Invalid value: 0: must be specified for an update".to_owned(),
+    };
+    let gvr = &context.resource.gvr;
+    Err(ApiError::invalid(
+        &gvr.group,
+        &gvr.resource,
+        &context.info.name,
+        vec![error],
+    ))
 }
 
 /// A UID in the body of a PUT is a precondition, also where nothing is stored.

@@ -15,11 +15,11 @@ mod tests;
 
 use crate::apply::types::Type;
 use crate::gvk::Gvk;
-use crate::names;
 use crate::schema;
 use crate::status::{ApiError, ApiResult, FieldError};
 use crate::strict::{self, Decoded, FieldValidation, json::Node};
 use crate::table::{Column, Row};
+use crate::validate;
 use columns::PrinterColumn;
 use jiff::Timestamp;
 use kube_cel::CompiledSchema;
@@ -123,7 +123,8 @@ impl CustomKind {
 
     /// As [`crate::strict::decode_yaml`].
     pub fn decode_yaml(&self, body: &[u8], mode: FieldValidation) -> ApiResult<Decoded> {
-        self.decode_node(strict::parse_yaml(&self.gvk, body)?, mode)
+        let (node, doubled) = strict::parse_yaml(&self.gvk, body)?;
+        strict::told_of_doubled(&self.gvk, self.decode_node(node, mode)?, doubled, mode)
     }
 
     /// 400: what has no field numbers is in no message.
@@ -182,6 +183,11 @@ impl CustomKind {
         structural::apply_defaults(&self.schema, object);
     }
 
+    /// Takes out nulls that the schema does not allow and that no default replaces.
+    pub fn forget_nulls(&self, object: &mut Value) {
+        structural::forget_nulls(&self.schema, object);
+    }
+
     /// As [`crate::strategy::prepare_create`].
     pub fn prepare_create(&self, object: &mut Value) {
         if self.status
@@ -219,7 +225,10 @@ impl CustomKind {
     /// As [`crate::validate::create`].
     pub fn validate_create(&self, object: &Value) -> Vec<FieldError> {
         let mut errors = self.validate_type(object);
-        errors.extend(Self::validate_name(object));
+        if !errors.is_empty() {
+            return errors;
+        }
+        errors.extend(validate::metadata(&self.gvk, object));
         errors.extend(validation::validate(&self.schema, object));
         self.evaluate(object, None, &mut errors);
         errors
@@ -228,6 +237,10 @@ impl CustomKind {
     /// As [`crate::validate::update`].
     pub fn validate_update(&self, old: &Value, new: &Value) -> Vec<FieldError> {
         let mut errors = self.validate_type(new);
+        if !errors.is_empty() {
+            return errors;
+        }
+        errors.extend(validate::metadata_update(old, new));
         errors.extend(validation::validate(&self.schema, new));
         self.evaluate(new, Some(old), &mut errors);
         errors
@@ -235,7 +248,11 @@ impl CustomKind {
 
     /// As [`crate::validate::status_update`].
     pub fn validate_status_update(&self, old: &Value, new: &Value) -> Vec<FieldError> {
-        let mut errors = validation::validate(&self.schema, new);
+        let mut errors = self.validate_type(new);
+        if !errors.is_empty() {
+            return errors;
+        }
+        errors.extend(validation::validate(&self.schema, new));
         errors.retain(|error| error.field == "status" || error.field.starts_with("status."));
         self.evaluate(new, Some(old), &mut errors);
         errors
@@ -262,20 +279,6 @@ impl CustomKind {
                     field: (*field).to_owned(),
                     message: format!("Invalid value: {found:?}: must be {wanted}"),
                 }
-            })
-            .collect()
-    }
-
-    fn validate_name(object: &Value) -> Vec<FieldError> {
-        let Some(name) = object["metadata"]["name"].as_str() else {
-            return Vec::new();
-        };
-        names::dns_subdomain(name)
-            .into_iter()
-            .map(|text| FieldError {
-                reason: "FieldValueInvalid",
-                field: "metadata.name".to_owned(),
-                message: format!("Invalid value: {name:?}: {text}"),
             })
             .collect()
     }

@@ -232,6 +232,29 @@ fn prune_members(
     });
 }
 
+/// Takes out members that are null though their schema does not allow that, where there is no default.
+pub(super) fn forget_nulls(schema: &Structural, value: &mut Value) {
+    match value {
+        Value::Object(members) => {
+            members.retain(|name, member| {
+                let of = schema.member(name);
+                !member.is_null() || of.is_none_or(|of| of.nullable || of.default.is_some())
+            });
+            for (name, member) in members.iter_mut() {
+                if let Some(schema) = schema.member(name) {
+                    forget_nulls(schema, member);
+                }
+            }
+        }
+        Value::Array(items) => {
+            if let Some(schema) = &schema.items {
+                items.iter_mut().for_each(|item| forget_nulls(schema, item));
+            }
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+    }
+}
+
 /// Fills in defaults where members are missing; a null that the schema does not allow counts as missing.
 pub(super) fn apply_defaults(schema: &Structural, value: &mut Value) {
     match value {

@@ -251,7 +251,17 @@ fn bounds(schema: &Structural, number: f64, shown: &str, path: &str, errors: &mu
         };
         invalid(errors, path, shown, &format!("should be {text} {least}"));
     }
-    if let Some(step) = rules.multiple_of
+    // Upstream divides whole numbers by the whole part of the step.
+    let whole = shown.bytes().all(|byte| byte.is_ascii_digit() || byte == b'-');
+    let step = match rules.multiple_of {
+        Some(step) if whole => Some(step.trunc()),
+        step => step,
+    };
+    if step.is_some_and(|step| step <= 0.0) {
+        let text = format!("Invalid value: 0: factor MultipleOf declared for {path} must be positive: 0");
+        push(errors, "FieldValueInvalid", path, text);
+    }
+    if let Some(step) = step
         && step > 0.0
         && (number / step).fract().abs() > 1e-9
     {

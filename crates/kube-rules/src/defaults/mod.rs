@@ -12,6 +12,7 @@ mod tests;
 mod workload;
 
 use crate::gvk::Gvk;
+use crate::strategy;
 use serde_json::{Map, Value, json};
 
 /// Sets the defaults of a built-in kind. Idempotent. (Custom resources: `crd::CustomKind::apply_defaults`.)
@@ -22,7 +23,16 @@ pub fn apply(gvk: &Gvk, object: &mut Value) {
         ("", "ReplicationController") => workload::replication_controller(object),
         ("apps", "ReplicaSet") => workload::replica_set(object),
         ("apps", "Deployment") => workload::deployment(object),
-        ("apps", "DaemonSet") => workload::daemon_set(object),
+        ("apps", "DaemonSet") => {
+            workload::daemon_set(object);
+            // Upstream writes the number of the template's version back with each object that it reads.
+            default(&mut object["metadata"], "annotations", json!({}));
+            default(
+                &mut object["metadata"]["annotations"],
+                strategy::TEMPLATE_GENERATION,
+                json!("0"),
+            );
+        }
         ("apps", "StatefulSet") => workload::stateful_set(object),
         ("batch", "Job") => workload::job(object),
         ("batch", "CronJob") => workload::cron_job(object),

@@ -16,6 +16,15 @@ pub(super) fn namespace(object: &mut Value) {
 }
 
 pub(super) fn node(object: &mut Value) {
+    // The first of the ranges is the range; what is given alone stands for both.
+    let spec = &mut object["spec"];
+    let (one, first) = (spec["podCIDR"].clone(), spec["podCIDRs"][0].clone());
+    match (text(spec, "podCIDR"), first.as_str()) {
+        ("", Some(_)) => spec["podCIDR"] = first,
+        ("", None) => {}
+        (range, first) if first != Some(range) => spec["podCIDRs"] = json!([one]),
+        _ => {}
+    }
     if let Some(status) = present(object, "status") {
         let capacity = status["capacity"].clone();
         if capacity.is_object() {

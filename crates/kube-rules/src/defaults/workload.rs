@@ -83,6 +83,12 @@ pub(super) fn stateful_set(object: &mut Value) {
 }
 
 pub(super) fn job(object: &mut Value) {
+    // A job without labels has those of its pods.
+    let of_pods = object["spec"]["template"]["metadata"]["labels"].clone();
+    let labelled = |labels: &Value| labels.as_object().is_some_and(|labels| !labels.is_empty());
+    if labelled(&of_pods) && !labelled(&object["metadata"]["labels"]) {
+        object["metadata"]["labels"] = of_pods;
+    }
     let spec = &mut object["spec"];
     if spec.get("completions").is_none_or(Value::is_null)
         && spec.get("parallelism").is_none_or(Value::is_null)

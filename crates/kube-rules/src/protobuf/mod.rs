@@ -32,6 +32,21 @@ fn wrapped(field: &crate::schema::Field) -> bool {
     field.go_type == "v1.Verbs"
 }
 
+/// The fields of a definition in the order of their numbers.
+pub(crate) fn in_order(definition: &'static crate::schema::Definition) -> Vec<&'static crate::schema::Field> {
+    fn flatten(layout: &'static layout::Layout, fields: &mut Vec<&'static crate::schema::Field>) {
+        for slot in layout {
+            match &slot.content {
+                layout::Content::Field(field) => fields.push(field),
+                layout::Content::Embedded(slots) => flatten(slots, fields),
+            }
+        }
+    }
+    let mut fields = Vec::new();
+    flatten(layout::of_definition(definition), &mut fields);
+    fields
+}
+
 /// How a definition that is not an object by its schema stands in a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Special {

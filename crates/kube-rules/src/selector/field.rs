@@ -99,11 +99,9 @@ impl FieldSelector {
         for term in &terms {
             let field = term.field.as_str();
             if !matches!(field, "metadata.name" | "metadata.namespace") && !known.contains(&field) {
-                return Err(ApiError::bad_request(if known.is_empty() {
-                    unknown(field, &[])
-                } else {
-                    format!("field label not supported: {field}")
-                }));
+                return Err(ApiError::bad_request(format!(
+                    "field label not supported: {field}"
+                )));
             }
         }
         Ok(Self { terms })

@@ -5,7 +5,7 @@ use crate::gvk::Gvk;
 use serde_json::{Value, json};
 
 /// How a DaemonSet carries the generation of its template.
-const TEMPLATE_GENERATION: &str = "deprecated.daemonset.template.generation";
+pub(crate) const TEMPLATE_GENERATION: &str = "deprecated.daemonset.template.generation";
 
 /// Initial status and the like.
 pub(super) fn prepare(gvk: &Gvk, object: &mut Value) {
@@ -36,6 +36,10 @@ pub(super) fn prepare(gvk: &Gvk, object: &mut Value) {
                 list.push(taint);
             }
             *taints = Value::Array(list);
+            remove(&mut object["spec"], "configSource");
+            if object["status"].is_object() {
+                remove(&mut object["status"], "config");
+            }
         }
         ("", "PersistentVolumeClaim") => {
             object["status"] = json!({"phase": "Pending"});
@@ -56,7 +60,36 @@ pub(super) fn prepare(gvk: &Gvk, object: &mut Value) {
         ("apps", "DaemonSet") => annotate(object, TEMPLATE_GENERATION, "1"),
         ("apiextensions.k8s.io", "CustomResourceDefinition") => store_versions(object),
         ("batch", "Job") => job_selector(object),
+        ("", "ServiceAccount") => names_of_secrets(object),
+        // Behind gates that are closed, or of a feature that is gone.
+        ("storage.k8s.io", "CSIDriver") => remove(&mut object["spec"], "preventPodSchedulingIfMissing"),
+        ("discovery.k8s.io", "EndpointSlice") => {
+            // Version 1 of the group has no topology of its own any more.
+            let endpoints = object.get_mut("endpoints").and_then(Value::as_array_mut);
+            for members in endpoints.into_iter().flatten().filter_map(Value::as_object_mut) {
+                members.remove("deprecatedTopology");
+            }
+        }
         _ => {}
+    }
+}
+
+fn remove(object: &mut Value, name: &str) {
+    if let Some(members) = object.as_object_mut() {
+        members.remove(name);
+    }
+}
+
+/// Of the secrets that an account refers to, the names alone are kept.
+fn names_of_secrets(account: &mut Value) {
+    let secrets = account.get_mut("secrets").and_then(Value::as_array_mut);
+    for secret in secrets.into_iter().flatten() {
+        let name = secret["name"].as_str().unwrap_or_default();
+        *secret = if name.is_empty() {
+            json!({})
+        } else {
+            json!({"name": name})
+        };
     }
 }
 
@@ -67,6 +100,7 @@ pub(super) fn prepare_update(gvk: &Gvk, old: &Value, new: &mut Value) {
             restore(old, new, "spec");
         }
         ("apiextensions.k8s.io", "CustomResourceDefinition") => store_versions(new),
+        ("", "ServiceAccount") => names_of_secrets(new),
         ("", "Service") => {
             keep_allocated(&old["spec"], &mut new["spec"]);
             service(new);
@@ -184,15 +218,21 @@ fn job_selector(object: &mut Value) {
         return;
     }
     let labels = &mut object["spec"]["template"]["metadata"]["labels"];
+    // What is there stays, and is refused where it is another's.
     for (key, value) in [
         ("batch.kubernetes.io/controller-uid", &uid),
         ("batch.kubernetes.io/job-name", &name),
         ("controller-uid", &uid),
         ("job-name", &name),
     ] {
-        labels[key] = value.clone();
+        if labels.get(key).is_none() {
+            labels[key] = value.clone();
+        }
     }
-    object["spec"]["selector"]["matchLabels"]["batch.kubernetes.io/controller-uid"] = uid;
+    let selected = &mut object["spec"]["selector"]["matchLabels"];
+    if selected.get("batch.kubernetes.io/controller-uid").is_none() {
+        selected["batch.kubernetes.io/controller-uid"] = uid;
+    }
 }
 
 /// The storage version of a definition is among those that objects may be stored in.

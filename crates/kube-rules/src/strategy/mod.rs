@@ -14,6 +14,7 @@ use crate::schema;
 use crate::strict::zero;
 use serde_json::{Value, json};
 
+pub(crate) use create::TEMPLATE_GENERATION;
 pub(crate) use qos::qos_class;
 
 /// What makes a kind's generation grow.

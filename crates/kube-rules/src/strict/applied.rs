@@ -31,6 +31,32 @@ pub fn decode_apply(body: &[u8]) -> ApiResult<(Value, Option<String>)> {
     Ok((value, doubled.map(|error| go_yaml(&error))))
 }
 
+/// A YAML document: of a key that stands twice the last value counts, and where the first such key stands is
+/// told. The error is as Go's YAML library words it.
+pub(super) fn document(body: &[u8]) -> Result<(Value, Option<String>), String> {
+    let text = String::from_utf8_lossy(body);
+    let value = read(&text, DuplicateKeyPolicy::LastWins).map_err(|error| {
+        let (line, problem) = problem(&error);
+        if line > 1 {
+            format!("yaml: line {line}: {problem}")
+        } else {
+            format!("yaml: {problem}")
+        }
+    })?;
+    let doubled = read(&text, DuplicateKeyPolicy::Error).err();
+    Ok((value, doubled.as_ref().and_then(doubled_key)))
+}
+
+/// Where which key stands again.
+fn doubled_key(error: &Error) -> Option<String> {
+    let Error::DuplicateMappingKey { key, .. } = error else {
+        return None;
+    };
+    let line = error.location().map_or(1, |location| location.line());
+    let key = go_quote(key.as_deref().unwrap_or_default());
+    Some(format!("line {line}: key {key} already set in map"))
+}
+
 fn read(text: &str, duplicates: DuplicateKeyPolicy) -> Result<Value, Error> {
     if text.trim().is_empty() {
         return Ok(Value::Null);
@@ -45,15 +71,19 @@ fn is_duplicate(error: &Error) -> bool {
 
 /// An error as Go's YAML library words it: the same texts, without what was being parsed.
 pub(super) fn go_yaml(error: &Error) -> String {
-    let line = error.location().map_or(1, |location| location.line());
-    if let Error::DuplicateMappingKey { key, .. } = error {
-        let key = go_quote(key.as_deref().unwrap_or_default());
-        return format!(
-            "error converting YAML to JSON: yaml: unmarshal errors:\n  line {line}: key {key} already set in map"
-        );
+    if let Some(doubled) = doubled_key(error) {
+        return format!("error converting YAML to JSON: yaml: unmarshal errors:\n  {doubled}");
     }
+    let (line, problem) = problem(error);
+    format!("error converting YAML to JSON: yaml: line {line}: {problem}")
+}
+
+/// The line of an error, and what is wrong there.
+fn problem(error: &Error) -> (u64, String) {
+    let line = error.location().map_or(1, |location| location.line());
     let text = error.to_string();
     let text = text.lines().next().unwrap_or_default();
+    let text = text.strip_prefix("error: ").unwrap_or(text);
     let text = match text
         .split_once("while ")
         .and_then(|(_, rest)| rest.split_once(", "))
@@ -61,7 +91,10 @@ pub(super) fn go_yaml(error: &Error) -> String {
         _ if text.contains("unclosed bracket '['") => "did not find expected ',' or ']'",
         _ if text.contains("unclosed bracket '{'") => "did not find expected ',' or '}'",
         Some((_, wrong)) => wrong,
-        None => text,
+        None => match text.split_once(": ") {
+            Some((place, wrong)) if place.starts_with("line ") => wrong,
+            _ => text,
+        },
     };
-    format!("error converting YAML to JSON: yaml: line {line}: {text}")
+    (line, text.to_owned())
 }

@@ -8,6 +8,8 @@
 use super::json::{Node, number};
 use crate::schema::{self, Definition, Field, JSON_SCHEMA, Shape, Type};
 use crate::time;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use evenkeel_kube_values::quantity::{NotAQuantity, Quantity};
 use serde_json::{Map, Value, json};
 
@@ -235,6 +237,12 @@ fn typed(ty: &Type, go_type: &str, node: Node, context: Context, findings: &mut 
             Value::Array(values.collect())
         }
         (Type::Map(item), Node::Object(members)) => map(item, go_type, members, context, findings),
+        // Go reads a list of numbers as bytes, and names the first item that is none.
+        (Type::Bytes, Node::Array(items)) => bytes(items, context, findings),
+        (Type::Bytes, node) => {
+            findings.mismatch_kind(&node, "[]uint8", context);
+            Value::Null
+        }
         (ty, node) => {
             let name = if go_type.is_empty() {
                 fallback_name(ty)
@@ -245,6 +253,21 @@ fn typed(ty: &Type, go_type: &str, node: Node, context: Context, findings: &mut 
             Value::Null
         }
     }
+}
+
+fn bytes(items: Vec<Node>, context: Context, findings: &mut Findings) -> Value {
+    let mut bytes = Vec::with_capacity(items.len());
+    for item in items {
+        match &item {
+            Node::Null => bytes.push(0),
+            Node::Number(text) => match text.parse::<u8>() {
+                Ok(byte) => bytes.push(byte),
+                Err(_) => findings.mismatch_kind(&item, "uint8", context),
+            },
+            other => findings.mismatch_kind(other, "uint8", context),
+        }
+    }
+    Value::String(STANDARD.encode(bytes))
 }
 
 impl Findings {

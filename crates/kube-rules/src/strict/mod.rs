@@ -48,8 +48,8 @@ pub fn decode(expected: &Gvk, body: &[u8], mode: FieldValidation) -> ApiResult<D
 
 /// The same for a YAML body.
 pub fn decode_yaml(expected: &Gvk, body: &[u8], mode: FieldValidation) -> ApiResult<Decoded> {
-    let node = parse_yaml(expected, body)?;
-    decode_node(expected, node, mode)
+    let (node, doubled) = parse_yaml(expected, body)?;
+    told_of_doubled(expected, decode_node(expected, node, mode)?, doubled, mode)
 }
 
 /// The same for a body in Kubernetes' protobuf encoding. It names no fields, so none is unknown or duplicate.
@@ -95,44 +95,54 @@ pub fn check(expected: &Gvk, object: Value, mode: FieldValidation) -> Result<Dec
 /// A JSON body as a document; errors are those of upstream's recognition of kinds.
 pub(super) fn parse_body(expected: &Gvk, body: &[u8]) -> ApiResult<Node> {
     let node = json::parse(body).map_err(|error| {
-        let shown = if body.is_empty() {
-            "<empty>".to_owned()
-        } else {
-            shown(body)
-        };
         unrecognized(
             expected,
-            &format!("couldn't get version/kind; json parse error: {error} ({shown})"),
+            &format!(
+                "couldn't get version/kind; json parse error: {error} ({})",
+                shown(body)
+            ),
         )
     })?;
     meta_is_text(expected, node, body)
 }
 
-/// A YAML body as a document.
-pub(super) fn parse_yaml(expected: &Gvk, body: &[u8]) -> ApiResult<Node> {
-    if json::parse(body).is_ok() {
-        return parse_body(expected, body);
+/// A YAML body as a document, and what is said of a key that stands in it twice.
+pub(super) fn parse_yaml(expected: &Gvk, body: &[u8]) -> ApiResult<(Node, Option<String>)> {
+    let (value, doubled) = applied::document(body)
+        .map_err(|error| unrecognized(expected, &format!("{error} ({})", shown(body))))?;
+    let value = if value.is_null() { json!({}) } else { value };
+    Ok((meta_is_text(expected, Node::from(value), body)?, doubled))
+}
+
+/// A YAML body in which a key stands twice is refused, warned of, or taken as it is.
+pub(super) fn told_of_doubled(
+    expected: &Gvk,
+    mut decoded: Decoded,
+    doubled: Option<String>,
+    mode: FieldValidation,
+) -> ApiResult<Decoded> {
+    match (doubled, mode) {
+        (Some(text), FieldValidation::Strict) => {
+            let error = format!("strict decoding error: yaml: unmarshal errors:\n  {text}");
+            return Err(cannot_handle(expected, &expected.kind, &expected.version, &error));
+        }
+        (Some(text), FieldValidation::Warn) => decoded.warnings.insert(0, text),
+        _ => {}
     }
-    let text = String::from_utf8_lossy(body);
-    let value: Value = serde_saphyr::from_str(&text).map_err(|error| {
-        let error = error.to_string();
-        let line = error.lines().next().unwrap_or_default();
-        unrecognized(expected, &format!("error converting YAML to JSON: yaml: {line}"))
-    })?;
-    meta_is_text(expected, Node::from(value), body)
+    Ok(decoded)
 }
 
 fn meta_is_text(expected: &Gvk, node: Node, body: &[u8]) -> ApiResult<Node> {
     const INTO: &str = r#"struct { APIVersion string "json:\"apiVersion,omitempty\""; Kind string "json:\"kind,omitempty\"" }"#;
     if !matches!(node, Node::Object(_)) {
-        let hex = hex(body);
+        let shown = shown(body);
         let error = format!(
             "json: cannot unmarshal {} into Go value of type {INTO}",
             node.go_kind()
         );
         return Err(unrecognized(
             expected,
-            &format!("couldn't get version/kind; json parse error: {error} ({hex})"),
+            &format!("couldn't get version/kind; json parse error: {error} ({shown})"),
         ));
     }
     for name in ["apiVersion", "kind"] {
@@ -159,10 +169,17 @@ fn hex(bytes: &[u8]) -> String {
         .fold(String::new(), |hex, byte| hex + &format!("{byte:02x}"))
 }
 
-/// A body in an error message: upstream cuts after a kilobyte.
+/// A body in an error message: its beginning, in hexadecimal where it is no JSON object.
 fn shown(body: &[u8]) -> String {
-    let text = String::from_utf8_lossy(body);
-    text.chars().take(1024).collect()
+    const MOST: usize = 30;
+    let start = &body[..body.len().min(MOST)];
+    let more = if body.len() > MOST { " ..." } else { "" };
+    let text = match body.first() {
+        None => "<empty>".to_owned(),
+        Some(b'{') => String::from_utf8_lossy(start).into_owned(),
+        Some(_) => hex(start),
+    };
+    text + more
 }
 
 fn unrecognized(expected: &Gvk, error: &str) -> ApiError {

@@ -1,5 +1,6 @@
 //! Collecting what is wrong, as upstream's `field.ErrorList`.
 
+use crate::godump;
 use crate::gofmt::go_quote;
 use crate::status::FieldError;
 use serde_json::Value;
@@ -47,6 +48,42 @@ impl Errors {
         );
     }
 
+    /// A value is wrong, which upstream does not show.
+    pub(crate) fn invalid_unshown(&mut self, field: &str, detail: &str) {
+        self.push("FieldValueInvalid", field, format!("Invalid value: {detail}"));
+    }
+
+    /// A value of a definition is wrong, which upstream shows as Go's encoder writes it.
+    pub(crate) fn invalid_dump(&mut self, field: &str, definition: &str, value: &Value, detail: &str) {
+        let shown = godump::dump(definition, value);
+        self.push(
+            "FieldValueInvalid",
+            field,
+            format!("Invalid value: {shown}: {detail}"),
+        );
+    }
+
+    /// The same, of a list of such values.
+    pub(crate) fn invalid_dumps(&mut self, field: &str, definition: &str, values: &Value, detail: &str) {
+        let shown = godump::dump_list(definition, values);
+        self.push(
+            "FieldValueInvalid",
+            field,
+            format!("Invalid value: {shown}: {detail}"),
+        );
+    }
+
+    /// A value of a definition that must be unique is not.
+    pub(crate) fn duplicate_dump(&mut self, field: &str, definition: &str, value: &Value, detail: &str) {
+        let shown = godump::dump(definition, value);
+        let colon = if detail.is_empty() { "" } else { ": " };
+        self.push(
+            "FieldValueDuplicate",
+            field,
+            format!("Duplicate value: {shown}{colon}{detail}"),
+        );
+    }
+
     /// Several things are wrong with one text.
     pub(crate) fn invalid_text(&mut self, field: &str, text: &str, details: Vec<String>) {
         for detail in details {
@@ -64,15 +101,6 @@ impl Errors {
             "FieldValueDuplicate",
             field,
             format!("Duplicate value: {}", shown(value)),
-        );
-    }
-
-    /// The same, with what has to be unique.
-    pub(crate) fn duplicate_with(&mut self, field: &str, value: &Value, detail: &str) {
-        self.push(
-            "FieldValueDuplicate",
-            field,
-            format!("Duplicate value: {}: {detail}", shown(value)),
         );
     }
 
@@ -108,6 +136,35 @@ impl Errors {
             field,
             format!("Too long: may not be more than {most} bytes"),
         );
+    }
+
+    /// A list that has too many items.
+    pub(crate) fn too_many(&mut self, field: &str, count: usize, most: usize) {
+        self.push(
+            "FieldValueTooMany",
+            field,
+            format!("Too many: {count}: must have at most {most} items"),
+        );
+    }
+
+    /// What upstream takes for a fault of its own.
+    pub(crate) fn internal(&mut self, field: &str, detail: &str) {
+        self.push("InternalError", field, format!("Internal error: {detail}"));
+    }
+
+    /// One of `supported`, or an error, also for empty text; absent is fine.
+    pub(crate) fn one_of_given(&mut self, field: &str, value: &Value, supported: &[&str]) {
+        if !value.is_null() && !supported.contains(&value.as_str().unwrap_or_default()) {
+            self.not_supported(field, value, supported);
+        }
+    }
+
+    /// A text that is there and is a good name.
+    pub(crate) fn named(&mut self, field: &str, value: &Value, wrong: impl Fn(&str) -> Vec<String>) {
+        match value.as_str().unwrap_or_default() {
+            "" => self.required(field, ""),
+            text => self.invalid_text(field, text, wrong(text)),
+        }
     }
 
     /// One of `supported`, or an error; empty text is missing.

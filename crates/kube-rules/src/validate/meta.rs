@@ -1,5 +1,6 @@
 //! Object metadata.
 
+use super::aggregation;
 use super::errors::{Errors, items, text};
 use crate::gvk::Gvk;
 use crate::names;
@@ -11,10 +12,11 @@ const ANNOTATIONS_LIMIT: usize = 256 * 1024;
 const STANDARD_FINALIZERS: [&str; 3] = ["kubernetes", "orphan", "foregroundDeletion"];
 
 /// Syntax of the names of a kind.
-fn name_errors(gvk: &Gvk, name: &str) -> Vec<String> {
+fn name_errors(gvk: &Gvk, object: &Value, name: &str) -> Vec<String> {
     match (gvk.group.as_str(), gvk.kind.as_str()) {
-        ("", "Namespace" | "Service") => names::dns_label(name),
-        ("rbac.authorization.k8s.io", _) => names::path_segment(name),
+        ("", "Namespace" | "Service") | ("apps", "StatefulSet") => names::dns_label(name),
+        ("rbac.authorization.k8s.io", _) | ("policy", "PodDisruptionBudget") => names::path_segment(name),
+        ("apiregistration.k8s.io", "APIService") => aggregation::name_errors(object, name),
         // Any name is good.
         ("certificates.k8s.io", "CertificateSigningRequest") => Vec::new(),
         // Its name is an identity, which may hold an underscore.
@@ -32,12 +34,16 @@ pub(super) fn create(gvk: &Gvk, object: &Value, errors: &mut Errors) {
         let sample = generate
             .strip_suffix('-')
             .map_or_else(|| generate.to_owned(), |stem| format!("{stem}a"));
-        errors.invalid_text("metadata.generateName", generate, name_errors(gvk, &sample));
+        errors.invalid_text(
+            "metadata.generateName",
+            generate,
+            name_errors(gvk, object, &sample),
+        );
     }
     if name.is_empty() {
         errors.required("metadata.name", "name or generateName is required");
     } else {
-        errors.invalid_text("metadata.name", name, name_errors(gvk, name));
+        errors.invalid_text("metadata.name", name, name_errors(gvk, object, name));
     }
     if metadata["generation"]
         .as_i64()
@@ -101,7 +107,12 @@ fn common(metadata: &Value, errors: &mut Errors) {
     for (_, owner) in items(metadata, "ownerReferences") {
         let path = "metadata.ownerReferences";
         let version = text(owner, "apiVersion");
-        if version.is_empty() {
+        let version_of_it = match version.split_once('/') {
+            Some((_, rest)) if !rest.contains('/') => rest,
+            Some(_) => "",
+            None => version,
+        };
+        if version_of_it.is_empty() {
             errors.invalid(
                 &format!("{path}.apiVersion"),
                 &owner["apiVersion"],
@@ -115,12 +126,15 @@ fn common(metadata: &Value, errors: &mut Errors) {
         }
         if owner["controller"] == json!(true) {
             if let Some(first) = controller {
-                errors.invalid(
+                errors.invalid_dumps(
                     path,
+                    "io.k8s.apimachinery.pkg.apis.meta.v1.OwnerReference",
                     &metadata["ownerReferences"],
                     &format!(
-                        "Only one reference can have Controller set to true. Found \"true\" in references for {} and {}",
+                        "Only one reference can have Controller set to true. Found \"true\" in references for {}/{} and {}/{}",
+                        text(first, "kind"),
                         text(first, "name"),
+                        text(owner, "kind"),
                         text(owner, "name")
                     ),
                 );

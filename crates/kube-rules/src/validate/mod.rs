@@ -1,14 +1,25 @@
 //! What Kubernetes refuses, with its texts.
 
+mod address;
+mod aggregation;
+mod autoscaling;
+mod batch;
 mod container;
 mod control;
 mod coordination;
+mod drivers;
 pub(crate) mod errors;
+mod job_status;
+#[cfg(test)]
+mod kinds_tests;
 mod meta;
 mod network;
 mod other;
 mod pod;
 mod policy;
+mod quota;
+mod reviews;
+mod schedule;
 mod selector;
 mod service;
 mod signing;
@@ -24,11 +35,25 @@ use crate::status::FieldError;
 use errors::Errors;
 use serde_json::Value;
 
+pub use reviews::access_review;
+
 /// Validates a new object of a built-in kind, after `strategy::prepare_create`.
 pub fn create(gvk: &Gvk, object: &Value) -> Vec<FieldError> {
     let mut errors = Errors::default();
+    if gvk.group.is_empty() && gvk.kind == "Service" {
+        // Addresses are given before the service is looked at as a whole.
+        service::allocation(None, object, &mut errors);
+        if !errors.list.is_empty() {
+            return errors.list;
+        }
+    }
     meta::create(gvk, object, &mut errors);
-    content(gvk, object, &mut errors);
+    content(gvk, None, object, &mut errors);
+    match (gvk.group.as_str(), gvk.kind.as_str()) {
+        ("batch", "CronJob") => batch::new_cron_job(object, &mut errors),
+        ("networking.k8s.io", "Ingress") => network::new_ingress(object, &mut errors),
+        _ => {}
+    }
     if gvk.kind == "CustomResourceDefinition" {
         errors.list.extend(crd::validate_definition(object));
     }
@@ -41,30 +66,57 @@ pub fn create(gvk: &Gvk, object: &Value) -> Vec<FieldError> {
     errors.list
 }
 
-/// What the API group that a create came through asks beyond [`create`], which sees the stored form.
-pub fn create_through(served: &Gvk, stored: &Value) -> Vec<FieldError> {
+/// Validates the metadata of a new custom resource.
+pub(crate) fn metadata(gvk: &Gvk, object: &Value) -> Vec<FieldError> {
     let mut errors = Errors::default();
-    if served.group == "events.k8s.io" && served.kind == "Event" {
-        other::new_event(stored, &mut errors);
+    meta::create(gvk, object, &mut errors);
+    errors.list
+}
+
+/// The same for an update; upstream does it twice.
+pub(crate) fn metadata_update(old: &Value, new: &Value) -> Vec<FieldError> {
+    let mut errors = Errors::default();
+    meta::update(old, new, &mut errors);
+    meta::update(old, new, &mut errors);
+    errors.list
+}
+
+/// What the API group that a write came through asks beyond [`create`] and [`update`], which see the stored
+/// form. `old` is what was there, if anything.
+pub fn through(served: &Gvk, old: Option<&Value>, stored: &Value) -> Vec<FieldError> {
+    let mut errors = Errors::default();
+    if served.kind != "Event" {
+        return errors.list;
+    }
+    let strict = served.group == "events.k8s.io";
+    let reporter = if strict {
+        "reportingController"
+    } else {
+        "reportingComponent"
+    };
+    other::event(stored, reporter, &mut errors);
+    match old {
+        None if strict => other::new_event(stored, &mut errors),
+        Some(old) if strict => other::event_update(old, stored, &mut errors),
+        _ => {}
     }
     errors.list
 }
 
 /// Validates an update of the main resource, after `strategy::prepare_update`.
 pub fn update(gvk: &Gvk, old: &Value, new: &Value) -> Vec<FieldError> {
-    let mut errors = Errors::default();
-    // Upstream checks the metadata of every update twice, for all kinds and for this kind, and reports it
-    // twice.
-    meta::update(old, new, &mut errors);
-    meta::update(old, new, &mut errors);
-    content(gvk, new, &mut errors);
-    let errors_of = &mut errors;
+    let (mut metadata, mut named) = (Errors::default(), Errors::default());
+    let (mut whole, mut fixed) = (Errors::default(), Errors::default());
+    meta::update(old, new, &mut metadata);
+    meta::create(gvk, new, &mut named);
+    content(gvk, Some(old), new, &mut whole);
+    let errors_of = &mut fixed;
     match (gvk.group.as_str(), gvk.kind.as_str()) {
         ("", "Pod") => pod::update(old, new, errors_of),
         ("apps", kind @ ("Deployment" | "ReplicaSet" | "StatefulSet" | "DaemonSet")) => {
             workload::update(kind, old, new, errors_of);
         }
-        ("batch", "Job") => workload::job_update(old, new, errors_of),
+        ("batch", "Job") => batch::job_update(old, new, errors_of),
         ("", "Service") => service::update(old, new, errors_of),
         ("discovery.k8s.io", "EndpointSlice") => service::endpoint_slice_update(old, new, errors_of),
         ("", "ConfigMap") => other::immutable_data(old, new, errors_of),
@@ -77,8 +129,17 @@ pub fn update(gvk: &Gvk, old: &Value, new: &Value) -> Vec<FieldError> {
             errors_of.immutable("handler", &old["handler"], &new["handler"]);
         }
         ("networking.k8s.io", "IngressClass") => {
-            let controller = |object: &Value| object["spec"]["controller"].clone();
-            errors_of.immutable("spec.controller", &controller(old), &controller(new));
+            let controller = |object: &Value| {
+                object["spec"]["controller"]
+                    .as_str()
+                    .unwrap_or_default()
+                    .to_owned()
+            };
+            errors_of.immutable(
+                "spec.controller",
+                &controller(old).into(),
+                &controller(new).into(),
+            );
         }
         ("", "Node") => other::node_update(old, new, errors_of),
         ("", "PersistentVolumeClaim") => storage::claim_update(old, new, errors_of),
@@ -93,15 +154,84 @@ pub fn update(gvk: &Gvk, old: &Value, new: &Value) -> Vec<FieldError> {
             signing::request(new, Some(old), errors_of);
             signing::update(signing::Way::Main, old, new, errors_of);
         }
+        ("storage.k8s.io", "CSIDriver") => drivers::driver_update(old, new, errors_of),
+        ("storage.k8s.io", "CSINode") => drivers::node_update(old, new, errors_of),
+        ("storage.k8s.io", "CSIStorageCapacity") => drivers::capacity_update(old, new, errors_of),
+        ("storage.k8s.io", "VolumeAttributesClass") => {
+            drivers::attributes_class_update(old, new, errors_of);
+        }
+        ("", "ResourceQuota") => quota::quota_update(old, new, errors_of),
+        ("networking.k8s.io", "IPAddress") => {
+            let parent = |object: &Value| object["spec"]["parentRef"].clone();
+            errors_of.immutable("spec.parentRef", &parent(old), &parent(new));
+        }
+        ("networking.k8s.io", "ServiceCIDR") => network::service_cidr_update(old, new, errors_of),
         ("coordination.k8s.io", "LeaseCandidate") => {
             coordination::candidate_update(old, new, errors_of);
         }
         ("apiextensions.k8s.io", "CustomResourceDefinition") => {
-            errors.list.extend(crd::validate_definition_update(old, new));
+            errors_of.list.extend(crd::validate_definition_update(old, new));
         }
         _ => {}
     }
-    errors.list
+    // Every update begins with its metadata, whatever the kind does.
+    let mut list = metadata.list.clone();
+    for pass in passes(gvk) {
+        let part = match pass {
+            Pass::Metadata => &metadata,
+            Pass::Name => &named,
+            Pass::Whole => &whole,
+            Pass::Fixed => &fixed,
+        };
+        list.extend(part.list.iter().cloned());
+    }
+    list
+}
+
+/// A part of an update's validation.
+#[derive(Clone, Copy)]
+enum Pass {
+    /// What of the metadata may change.
+    Metadata,
+    /// The metadata as those of a new object.
+    Name,
+    /// What the object holds.
+    Whole,
+    /// What may not change.
+    Fixed,
+}
+
+/// What upstream looks at in which order, for some kinds more than once; all that is found is reported.
+fn passes(gvk: &Gvk) -> &'static [Pass] {
+    use Pass::{Fixed, Metadata, Name, Whole};
+    match (gvk.group.as_str(), gvk.kind.as_str()) {
+        ("policy", "PodDisruptionBudget") => &[Whole],
+        ("", "PersistentVolume") => &[Name, Whole, Name, Whole, Fixed],
+        ("storage.k8s.io", "VolumeAttachment" | "CSINode")
+        | ("discovery.k8s.io", "EndpointSlice")
+        | ("", "LimitRange")
+        | ("networking.k8s.io", "IPAddress")
+        | (
+            "admissionregistration.k8s.io",
+            "MutatingWebhookConfiguration"
+            | "ValidatingWebhookConfiguration"
+            | "ValidatingAdmissionPolicy"
+            | "ValidatingAdmissionPolicyBinding",
+        ) => &[Name, Whole, Fixed],
+        ("", "Namespace" | "Node")
+        | ("batch", "Job")
+        | ("rbac.authorization.k8s.io", _)
+        | ("storage.k8s.io", "StorageClass" | "CSIStorageCapacity")
+        | ("node.k8s.io", "RuntimeClass") => &[Name, Whole, Metadata, Fixed],
+        ("", "PersistentVolumeClaim" | "ServiceAccount" | "Endpoints")
+        | ("networking.k8s.io", "Ingress")
+        | ("apiregistration.k8s.io", "APIService") => &[Metadata, Name, Whole, Fixed],
+        ("", "ConfigMap" | "Secret")
+        | ("networking.k8s.io", "IngressClass")
+        | ("storage.k8s.io", "VolumeAttributesClass") => &[Metadata, Fixed, Name, Whole],
+        ("", "Service") | ("apps", "DaemonSet") => &[Metadata, Fixed, Whole],
+        _ => &[Metadata, Whole, Fixed],
+    }
 }
 
 /// Validates an update of `/status`, after `strategy::prepare_status_update`.
@@ -109,10 +239,19 @@ pub fn status_update(gvk: &Gvk, old: &Value, new: &Value) -> Vec<FieldError> {
     let mut errors = Errors::default();
     meta::update(old, new, &mut errors);
     meta::update(old, new, &mut errors);
-    if let ("apps", kind @ ("Deployment" | "ReplicaSet" | "StatefulSet" | "DaemonSet")) =
-        (gvk.group.as_str(), gvk.kind.as_str())
-    {
-        workload::status(kind, new, &mut errors);
+    match (gvk.group.as_str(), gvk.kind.as_str()) {
+        ("apps", kind @ ("Deployment" | "ReplicaSet" | "StatefulSet" | "DaemonSet")) => {
+            workload::status(kind, new, &mut errors);
+        }
+        ("", "Namespace") => other::namespace_status(new, &mut errors),
+        ("", "ResourceQuota") => quota::quota_status(new, &mut errors),
+        ("", "Service") => service::status(new, &mut errors),
+        ("autoscaling", _) => autoscaling::status(new, &mut errors),
+        ("batch", "Job") => job_status::update(old, new, &mut errors),
+        ("policy", "PodDisruptionBudget") => other::budget_status(new, &mut errors),
+        ("networking.k8s.io", "Ingress") => network::ingress_status(new, &mut errors),
+        ("apiregistration.k8s.io", _) => aggregation::status(new, &mut errors),
+        _ => {}
     }
     if is_signing_request(gvk) {
         signing::request(new, Some(old), &mut errors);
@@ -136,23 +275,45 @@ fn is_signing_request(gvk: &Gvk) -> bool {
     gvk.group == "certificates.k8s.io" && gvk.kind == "CertificateSigningRequest"
 }
 
-/// What is checked of every version of an object.
-fn content(gvk: &Gvk, object: &Value, errors: &mut Errors) {
+/// What is checked of every version of an object, which was `old` before.
+fn content(gvk: &Gvk, old: Option<&Value>, object: &Value, errors: &mut Errors) {
     match (gvk.group.as_str(), gvk.kind.as_str()) {
         ("", "Pod") => pod::spec(&object["spec"], "spec", errors),
         ("", "PodTemplate") => pod::template(&object["template"], "template", errors),
         ("apps", kind @ ("Deployment" | "ReplicaSet" | "StatefulSet" | "DaemonSet")) => {
             workload::create(kind, object, errors);
         }
-        ("batch", "Job") => workload::job(&object["spec"], "spec", errors),
-        ("batch", "CronJob") => workload::cron_job(object, errors),
-        ("", "Service") => service::create(object, errors),
-        ("", "Endpoints") => service::endpoints(object, errors),
-        ("discovery.k8s.io", "EndpointSlice") => service::endpoint_slice(object, errors),
+        ("apps", "ControllerRevision") => {
+            if !errors::has(object, "data") {
+                errors.required("data", "data is mandatory");
+            } else if !object["data"].is_object() {
+                errors.required("data", "data must be a valid JSON object");
+            }
+            errors.non_negative("revision", &object["revision"]);
+        }
+        ("batch", "Job") => {
+            batch::job(object, errors);
+            // Upstream looks at the spec of an updated job twice.
+            if old.is_some() {
+                batch::whole_spec(&object["spec"], errors);
+            }
+        }
+        ("batch", "CronJob") => batch::cron_job(object, old, errors),
+        ("autoscaling", "HorizontalPodAutoscaler") => autoscaling::autoscaler(object, errors),
+        ("apiregistration.k8s.io", "APIService") => aggregation::service(object, errors),
+        ("", "LimitRange") => quota::limit_range(object, errors),
+        ("storage.k8s.io", "CSIDriver") => drivers::driver(object, errors),
+        ("storage.k8s.io", "CSINode") => drivers::node(object, errors),
+        ("storage.k8s.io", "CSIStorageCapacity") => drivers::capacity(object, errors),
+        ("storage.k8s.io", "VolumeAttributesClass") => drivers::attributes_class(object, errors),
+        ("networking.k8s.io", "IPAddress") => network::ip_address(object, errors),
+        ("networking.k8s.io", "ServiceCIDR") if old.is_none() => network::service_cidr(object, errors),
+        ("", "Service") => service::service(object, errors),
+        ("", "Endpoints") => service::endpoints(old, object, errors),
+        ("discovery.k8s.io", "EndpointSlice") => service::endpoint_slice(old, object, errors),
         ("", "ConfigMap") => other::config_map(object, errors),
         ("", "Secret") => other::secret(object, errors),
         ("", "Node") => other::node(object, errors),
-        ("", "Event") => other::event(object, errors),
         ("coordination.k8s.io", "Lease") => coordination::lease(object, errors),
         ("coordination.k8s.io", "LeaseCandidate") => coordination::candidate(object, errors),
         ("policy", "PodDisruptionBudget") => other::budget(object, errors),
@@ -174,8 +335,8 @@ fn content(gvk: &Gvk, object: &Value, errors: &mut Errors) {
         ("admissionregistration.k8s.io", "ValidatingAdmissionPolicyBinding") => {
             policy::binding(object, errors);
         }
-        ("scheduling.k8s.io", "PriorityClass") => other::priority_class(object, errors),
-        ("", "ResourceQuota") => other::quota(object, errors),
+        ("scheduling.k8s.io", "PriorityClass") if old.is_none() => other::priority_class(object, errors),
+        ("", "ResourceQuota") => quota::quota(object, errors),
         ("node.k8s.io", "RuntimeClass") => other::runtime_class(object, errors),
         ("networking.k8s.io", "IngressClass") => network::ingress_class(object, errors),
         ("networking.k8s.io", "Ingress") => network::ingress(object, errors),

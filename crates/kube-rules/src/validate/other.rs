@@ -1,7 +1,7 @@
 //! The kinds with a rule or two.
 
 use super::errors::{Errors, has, items, text};
-use super::{meta, selector, workload};
+use super::{address, container, meta, pod, quota, selector, workload};
 use crate::names;
 use serde_json::{Value, json};
 
@@ -58,6 +58,14 @@ pub(super) fn secret(object: &Value, errors: &mut Errors) {
         "kubernetes.io/dockerconfigjson" => &[".dockerconfigjson"],
         "kubernetes.io/dockercfg" => &[".dockercfg"],
         "kubernetes.io/ssh-auth" => &["ssh-privatekey"],
+        "kubernetes.io/basic-auth" => {
+            let keys = ["username", "password"];
+            let none = keys.iter().all(|key| !has(&object["data"], key));
+            for key in keys.into_iter().filter(|_| none) {
+                errors.required(&format!("data[{key}]"), "");
+            }
+            &[]
+        }
         "kubernetes.io/service-account-token" => {
             let account = "kubernetes.io/service-account.name";
             if text(&object["metadata"]["annotations"], account).is_empty() {
@@ -76,6 +84,40 @@ pub(super) fn secret(object: &Value, errors: &mut Errors) {
 
 pub(super) fn node(object: &Value, errors: &mut Errors) {
     let spec = &object["spec"];
+    taints(spec, errors);
+    node_amounts(object, errors);
+    let mut ranges = Vec::new();
+    let mut unreadable = None;
+    for (index, cidr) in items(spec, "podCIDRs") {
+        let text = cidr.as_str().unwrap_or_default();
+        match address::range(text, &format!("spec.podCIDRs[{index}]"), errors) {
+            Some(range) => ranges.push(range.is_ipv4()),
+            None => unreadable = unreadable.or(Some((index, text))),
+        }
+    }
+    let count = items(spec, "podCIDRs").count();
+    if count < 2 {
+        return;
+    }
+    if let Some((index, text)) = unreadable {
+        errors.internal(
+            "spec.podCIDRs",
+            &format!(
+                "invalid PodCIDRs. failed to check with dual stack with error:invalid CIDR[{index}]: <nil> (invalid CIDR address: {text})"
+            ),
+        );
+    }
+    let both = ranges.len() == count && ranges.contains(&true) && ranges.contains(&false);
+    if !both || count > 2 {
+        errors.invalid(
+            "spec.podCIDRs",
+            &spec["podCIDRs"],
+            "may specify no more than one CIDR for each IP family",
+        );
+    }
+}
+
+fn taints(spec: &Value, errors: &mut Errors) {
     let mut seen: Vec<(&str, &str)> = Vec::new();
     for (index, taint) in items(spec, "taints") {
         // Upstream's path for taints is below metadata.
@@ -83,57 +125,60 @@ pub(super) fn node(object: &Value, errors: &mut Errors) {
         let (key, effect) = (text(taint, "key"), text(taint, "effect"));
         errors.invalid_text(&format!("{path}.key"), key, names::qualified(key));
         let value = text(taint, "value");
-        if !value.is_empty() {
-            errors.invalid_text(&format!("{path}.value"), value, names::label_value(value));
+        let wrong = names::label_value(value);
+        if !wrong.is_empty() {
+            errors.invalid(&format!("{path}.value"), &value.into(), &wrong.join(";"));
         }
-        if effect.is_empty() {
-            errors.required(&format!("{path}.effect"), "");
-        } else if !["NoSchedule", "PreferNoSchedule", "NoExecute"].contains(&effect) {
-            errors.not_supported(
-                &format!("{path}.effect"),
-                &taint["effect"],
-                &["NoSchedule", "PreferNoSchedule", "NoExecute"],
-            );
-        }
+        errors.one_of(
+            &format!("{path}.effect"),
+            &taint["effect"],
+            &["NoSchedule", "PreferNoSchedule", "NoExecute"],
+        );
         if seen.contains(&(key, effect)) {
-            errors.duplicate_with(&path, taint, "taints must be unique by key and effect pair");
+            errors.duplicate_dump(
+                &path,
+                "io.k8s.api.core.v1.Taint",
+                taint,
+                "taints must be unique by key and effect pair",
+            );
         }
         seen.push((key, effect));
     }
-    let cidrs = spec["podCIDRs"].as_array().map_or(0, Vec::len);
-    if cidrs > 2 {
-        errors.invalid(
-            "spec.podCIDRs",
-            &spec["podCIDRs"],
-            "podCIDRs must be of size 1 or 2",
-        );
+}
+
+fn node_amounts(object: &Value, errors: &mut Errors) {
+    for list in ["capacity", "allocatable"] {
+        for (name, amount) in object["status"][list].as_object().into_iter().flatten() {
+            quota::amount(name, amount, &format!("status.{list}.{name}"), errors);
+        }
     }
 }
 
 pub(super) fn node_update(old: &Value, new: &Value, errors: &mut Errors) {
-    // Upstream validates an updated node twice, and reports what it finds twice.
-    let again = errors
-        .list
-        .iter()
-        .filter(|error| error.field.starts_with("metadata.taints"))
-        .cloned()
-        .collect::<Vec<_>>();
-    errors.list.extend(again);
-    let (old, new) = (&old["spec"], &new["spec"]);
-    for (name, detail) in [
-        (
-            "podCIDRs",
-            "node updates may not change podCIDR except from \"\" to valid",
-        ),
-        (
-            "providerID",
-            "node updates may not change providerID except from \"\" to valid",
-        ),
-    ] {
-        if has(old, name) && old[name] != new[name] {
-            errors.forbidden(&format!("spec.{name}"), detail);
+    node_amounts(new, errors);
+    let mut seen: Vec<&Value> = Vec::new();
+    for (index, address) in items(&new["status"], "addresses") {
+        if seen.contains(&address) {
+            errors.duplicate_dump(
+                &format!("status.addresses[{index}]"),
+                "io.k8s.api.core.v1.NodeAddress",
+                address,
+                "",
+            );
+        }
+        seen.push(address);
+    }
+    let (before, after) = (&old["spec"], &new["spec"]);
+    for (name, what) in [("podCIDRs", "podCIDR"), ("providerID", "providerID")] {
+        if has(before, name) && before[name] != after[name] {
+            errors.forbidden(
+                &format!("spec.{name}"),
+                &format!("node updates may not change {what} except from \"\" to valid"),
+            );
         }
     }
+    // Upstream looks at the taints of an updated node twice.
+    taints(after, errors);
 }
 
 /// Upstream names the list, not the finalizer's place in it.
@@ -143,47 +188,54 @@ pub(super) fn namespace(object: &Value, errors: &mut Errors) {
     }
 }
 
-pub(super) fn quota(object: &Value, errors: &mut Errors) {
-    const SCOPES: [&str; 7] = [
-        "BestEffort",
-        "CrossNamespacePodAffinity",
-        "NotBestEffort",
-        "NotTerminating",
-        "PriorityClass",
-        "Terminating",
-        "VolumeAttributesClass",
-    ];
-    let spec = &object["spec"];
-    let known = |scope: &Value| SCOPES.contains(&scope.as_str().unwrap_or_default());
-    for (_, scope) in items(spec, "scopes") {
-        if !known(scope) {
-            errors.invalid("spec.scopes", &spec["scopes"], "unsupported scope");
-        }
-    }
-    for (_, expression) in items(&spec["scopeSelector"], "matchExpressions") {
-        if !known(&expression["scopeName"]) {
-            errors.invalid(
-                "spec.scopeSelector.matchExpressions.scopeName",
-                &expression["scopeName"],
-                "unsupported scope",
-            );
-        }
+/// The phase of a namespace follows its deletion.
+pub(super) fn namespace_status(object: &Value, errors: &mut Errors) {
+    let phase = text(&object["status"], "phase");
+    let (needed, is) = if has(&object["metadata"], "deletionTimestamp") {
+        ("Terminating", "not empty")
+    } else {
+        ("Active", "empty")
+    };
+    if phase != needed {
+        errors.invalid(
+            "status.Phase",
+            &phase.into(),
+            &format!("may only be '{needed}' if `deletionTimestamp` is {is}"),
+        );
     }
 }
 
 pub(super) fn runtime_class(object: &Value, errors: &mut Errors) {
-    let handler = text(object, "handler");
-    if handler.is_empty() {
-        errors.required("handler", "");
-    } else {
-        errors.invalid_text("handler", handler, names::dns_label(handler));
+    errors.named("handler", &json!(text(object, "handler")), names::dns_label);
+    let overhead = json!({"limits": object["overhead"]["podFixed"]});
+    container::resources(&overhead, "overhead", errors);
+    let scheduling = &object["scheduling"];
+    meta::labels(&scheduling["nodeSelector"], "scheduling.nodeSelector", errors);
+    pod::tolerations(scheduling, "scheduling", errors);
+    let mut seen: Vec<[&Value; 4]> = Vec::new();
+    for (index, toleration) in items(scheduling, "tolerations") {
+        let key = ["key", "operator", "value", "effect"].map(|name| &toleration[name]);
+        if seen.contains(&key) {
+            errors.duplicate_dump(
+                &format!("scheduling.tolerations[{index}]"),
+                "io.k8s.api.core.v1.Toleration",
+                toleration,
+                "",
+            );
+        }
+        seen.push(key);
     }
 }
 
 pub(super) fn budget(object: &Value, errors: &mut Errors) {
     let spec = &object["spec"];
     if has(spec, "minAvailable") && has(spec, "maxUnavailable") {
-        errors.invalid("spec", spec, "minAvailable and maxUnavailable cannot be both set");
+        errors.invalid_dump(
+            "spec",
+            "io.k8s.api.policy.v1.PodDisruptionBudgetSpec",
+            spec,
+            "minAvailable and maxUnavailable cannot be both set",
+        );
     }
     for name in ["minAvailable", "maxUnavailable"] {
         if has(spec, name) {
@@ -191,26 +243,61 @@ pub(super) fn budget(object: &Value, errors: &mut Errors) {
         }
     }
     selector::selector(&spec["selector"], "spec.selector", errors);
-    if has(spec, "unhealthyPodEvictionPolicy") {
-        let known = ["AlwaysAllow", "IfHealthyBudget"];
-        errors.one_of(
-            "spec.unhealthyPodEvictionPolicy",
-            &spec["unhealthyPodEvictionPolicy"],
-            &known,
-        );
+    errors.one_of_given(
+        "spec.unhealthyPodEvictionPolicy",
+        &spec["unhealthyPodEvictionPolicy"],
+        &["AlwaysAllow", "IfHealthyBudget"],
+    );
+}
+
+pub(super) fn budget_status(object: &Value, errors: &mut Errors) {
+    for name in [
+        "disruptionsAllowed",
+        "currentHealthy",
+        "desiredHealthy",
+        "expectedPods",
+    ] {
+        errors.non_negative(&format!("status.{name}"), &object["status"][name]);
     }
 }
 
 pub(super) fn priority_class(object: &Value, errors: &mut Errors) {
     const MOST: i64 = 1_000_000_000;
+    /// Those of the system, with their values.
+    const OF_SYSTEM: [(&str, i64); 2] = [
+        ("system-node-critical", 2_000_001_000),
+        ("system-cluster-critical", 2_000_000_000),
+    ];
     let name = text(&object["metadata"], "name");
-    let system = name.starts_with("system-");
-    if !system && object["value"].as_i64().is_some_and(|value| value > MOST) {
+    let value = object["value"].as_i64().unwrap_or(0);
+    if name.starts_with("system-") {
+        let problem = match OF_SYSTEM.iter().find(|(known, _)| *known == name) {
+            None => Some(format!("{name} is not a known system priority class")),
+            Some((_, known)) if *known != value => {
+                Some(format!("value of {name} PriorityClass must be {known}"))
+            }
+            Some(_) if object["globalDefault"] == json!(true) => {
+                Some(format!("globalDefault of {name} PriorityClass must be false"))
+            }
+            Some(_) => None,
+        };
+        if let Some(problem) = problem {
+            errors.forbidden(
+                "metadata.name",
+                &format!("priority class names with 'system-' prefix are reserved for system use only. error: {problem}"),
+            );
+        }
+    } else if value > MOST {
         errors.forbidden(
             "value",
             &format!("maximum allowed value of a user defined priority is {MOST}"),
         );
     }
+    errors.one_of_given(
+        "preemptionPolicy",
+        &object["preemptionPolicy"],
+        &["PreemptLowerPriority", "Never"],
+    );
 }
 
 pub(super) fn priority_class_update(old: &Value, new: &Value, errors: &mut Errors) {
@@ -224,8 +311,10 @@ pub(super) fn priority_class_update(old: &Value, new: &Value, errors: &mut Error
     );
 }
 
-/// What `events.k8s.io/v1` asks of a new event, in the form of the core group, beyond [`event`].
+/// What the API group through which an event came asks of it, in the form of the core group, beyond
+/// [`event`]: a new one that came through `events.k8s.io` is whole.
 pub(super) fn new_event(object: &Value, errors: &mut Errors) {
+    series(object, errors);
     if !has(object, "eventTime") {
         errors.required("eventTime", "");
     }
@@ -234,52 +323,108 @@ pub(super) fn new_event(object: &Value, errors: &mut Errors) {
         errors.invalid("type", &json!(""), &format!("has invalid value: {kind}"));
     }
     for name in ["firstTimestamp", "lastTimestamp", "count"] {
-        if has(object, name) {
+        if has(object, name) && object[name] != json!(0) {
             errors.invalid(name, &json!(""), "needs to be unset");
         }
     }
-    if object["source"]
-        .as_object()
-        .is_some_and(|source| !source.is_empty())
+    if ["component", "host"]
+        .iter()
+        .any(|name| !text(&object["source"], name).is_empty())
     {
         errors.invalid("source", &json!(""), "needs to be unset");
     }
 }
 
-/// An event is about something in its own namespace; one with an `eventTime` says who reports what.
-pub(super) fn event(object: &Value, errors: &mut Errors) {
-    let namespace = text(&object["metadata"], "namespace");
-    let about = text(&object["involvedObject"], "namespace");
-    if about.is_empty() {
-        if namespace != "default" && object["involvedObject"].is_object() {
-            errors.invalid(
-                "involvedObject.namespace",
-                &json!(about),
-                "does not match event.namespace",
-            );
-        }
-    } else if about != namespace {
-        errors.invalid(
-            "involvedObject.namespace",
-            &json!(about),
-            "does not match event.namespace",
-        );
-    }
-    if !has(object, "eventTime") {
+fn series(object: &Value, errors: &mut Errors) {
+    let series = &object["series"];
+    if series.is_null() {
         return;
     }
-    let controller = text(object, "reportingComponent");
-    if controller.is_empty() {
-        errors.required("reportingController", "");
-    } else {
-        errors.invalid_text("reportingController", controller, names::qualified(controller));
+    if series["count"].as_i64().unwrap_or(0) < 2 {
+        errors.invalid("series.count", &json!(""), "should be at least 2");
     }
-    for name in ["reportingInstance", "action", "reason"] {
-        if text(object, name).is_empty() {
-            errors.required(name, "");
+    if !has(series, "lastObservedTime") {
+        errors.required("series.lastObservedTime", "");
+    }
+}
+
+/// One that is changed through `events.k8s.io` keeps all but its series.
+pub(super) fn event_update(old: &Value, new: &Value, errors: &mut Errors) {
+    const REFERENCE: &str = "io.k8s.api.core.v1.ObjectReference";
+    if old["series"] != new["series"] {
+        series(new, errors);
+    }
+    let zero = |value: &Value| match value {
+        Value::Null => None,
+        Value::String(text) if text.is_empty() => None,
+        Value::Number(number) if number.as_i64() == Some(0) => None,
+        Value::Object(members) if members.is_empty() => None,
+        value => Some(value.clone()),
+    };
+    for (name, shown, empty) in [
+        ("involvedObject", "involvedObject", json!({})),
+        ("reason", "reason", json!("")),
+        ("message", "message", json!("")),
+        ("source", "source", json!({})),
+        ("firstTimestamp", "firstTimestamp", Value::Null),
+        ("lastTimestamp", "lastTimestamp", Value::Null),
+        ("count", "count", json!(0)),
+        ("reason", "reason", json!("")),
+        ("type", "type", json!("")),
+        ("eventTime", "eventTime", Value::Null),
+        ("action", "action", json!("")),
+        ("related", "related", Value::Null),
+        ("reportingComponent", "reportingController", json!("")),
+        ("reportingInstance", "reportingInstance", json!("")),
+    ] {
+        let after = zero(&new[name]);
+        if zero(&old[name]) == after {
+            continue;
         }
-        if text(object, name).len() > 128 {
-            errors.invalid(name, &json!(""), "can have at most 128 characters");
+        let after = after.unwrap_or(empty);
+        let definition = match name {
+            "involvedObject" | "related" if !after.is_null() => REFERENCE,
+            "source" => "io.k8s.api.core.v1.EventSource",
+            _ => "",
+        };
+        errors.invalid_dump(shown, definition, &after, "field is immutable");
+    }
+}
+
+/// An event is about something in its own namespace; one with an `eventTime` says who reports what.
+/// `reporter` is how the API group through which it came calls the reporter.
+pub(super) fn event(object: &Value, reporter: &str, errors: &mut Errors) {
+    const NAMESPACE: &str = "involvedObject.namespace";
+    let namespace = text(&object["metadata"], "namespace");
+    let about = text(&object["involvedObject"], "namespace");
+    let timed = has(object, "eventTime");
+    let elsewhere = if about.is_empty() {
+        namespace != "default" && !(timed && namespace == "kube-system")
+    } else {
+        !timed && about != namespace
+    };
+    if elsewhere {
+        errors.invalid(NAMESPACE, &json!(about), "does not match event.namespace");
+    }
+    if timed {
+        let controller = text(object, "reportingComponent");
+        if controller.is_empty() {
+            errors.required(reporter, "");
         }
+        errors.invalid_text(reporter, controller, names::qualified(controller));
+        for name in ["reportingInstance", "action", "reason"] {
+            if text(object, name).is_empty() {
+                errors.required(name, "");
+            }
+            bounded(object, name, 128, errors);
+        }
+        bounded(object, "message", 1024, errors);
+    }
+    errors.invalid_text("namespace", namespace, names::dns_subdomain(namespace));
+}
+
+fn bounded(object: &Value, name: &str, most: usize, errors: &mut Errors) {
+    if text(object, name).len() > most {
+        errors.invalid(name, &json!(""), &format!("can have at most {most} characters"));
     }
 }

@@ -99,7 +99,7 @@ pub(super) fn spec(spec: &Value, path: &str, errors: &mut Errors) {
     }
 }
 
-fn tolerations(spec: &Value, path: &str, errors: &mut Errors) {
+pub(super) fn tolerations(spec: &Value, path: &str, errors: &mut Errors) {
     for (index, toleration) in items(spec, "tolerations") {
         let path = format!("{path}.tolerations[{index}]");
         let (key, operator, value) = (

@@ -1,174 +1,435 @@
 //! Services and endpoints.
 
 use super::errors::{Errors, has, items, text};
-use super::selector;
+use super::{address, network, selector};
 use crate::names;
 use serde_json::{Value, json};
-use std::net::IpAddr;
 
-const IP_TEXT: &str = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)";
+const PROTOCOLS: [&str; 3] = ["SCTP", "TCP", "UDP"];
 
-pub(super) fn create(object: &Value, errors: &mut Errors) {
-    let spec = &object["spec"];
-    let kind = text(spec, "type");
-    let headless = text(spec, "clusterIP") == "None";
-    match kind {
-        "ExternalName" => {
-            let name = text(spec, "externalName").trim_end_matches('.');
-            if name.is_empty() {
-                errors.required("spec.externalName", "");
-            } else {
-                errors.invalid_text(
-                    "spec.externalName",
-                    text(spec, "externalName"),
-                    names::dns_subdomain(name),
-                );
-            }
-            if !["", "None"].contains(&text(spec, "clusterIP")) {
-                errors.forbidden("spec.clusterIP", "may not be set for ExternalName services");
-            }
-        }
-        "LoadBalancer" | "NodePort" if headless => {
-            errors.invalid(
-                "spec.clusterIPs[0]",
-                &json!("None"),
-                &format!("may not be set to 'None' for {kind} services"),
-            );
-        }
-        _ => {}
+/// A service, new or changed. What it asks of the two families of addresses is [`families`].
+pub(super) fn service(object: &Value, errors: &mut Errors) {
+    let (annotations, spec) = (&object["metadata"]["annotations"], &object["spec"]);
+    const MODE: &str = "service.kubernetes.io/topology-mode";
+    const HINTS: &str = "service.kubernetes.io/topology-aware-hints";
+    if has(annotations, MODE) && has(annotations, HINTS) && annotations[MODE] != annotations[HINTS] {
+        errors.invalid(
+            &format!("metadata.annotations[{MODE}]"),
+            &annotations[MODE],
+            &format!("must match annotations[{HINTS}] when both are specified"),
+        );
     }
+    let kind = text(spec, "type");
+    let headless = spec["clusterIPs"] == json!(["None"]);
     let none = spec["ports"].as_array().is_none_or(Vec::is_empty);
     if none && !headless && kind != "ExternalName" {
         errors.required("spec.ports", "");
     }
-    ports(spec, kind, errors);
-    selector::map(&spec["selector"], "spec.selector", errors);
-    let affinity = text(spec, "sessionAffinity");
-    if affinity.is_empty() {
-        errors.required("spec.sessionAffinity", "");
-    } else if !["ClientIP", "None"].contains(&affinity) {
-        errors.not_supported(
-            "spec.sessionAffinity",
-            &spec["sessionAffinity"],
-            &["ClientIP", "None"],
-        );
+    match kind {
+        "ExternalName" => external_name(spec, errors),
+        "LoadBalancer" | "NodePort" if headless => errors.invalid(
+            "spec.clusterIPs[0]",
+            &json!("None"),
+            &format!("may not be set to 'None' for {kind} services"),
+        ),
+        _ => {}
     }
-    for (index, ip) in items(spec, "clusterIPs") {
-        let text = ip.as_str().unwrap_or_default();
-        if text != "None" && text.parse::<IpAddr>().is_err() {
-            errors.invalid(&format!("spec.clusterIPs[{index}]"), ip, IP_TEXT);
-        }
+    ports(spec, errors);
+    selector::map(&spec["selector"], "spec.selector", errors);
+    errors.one_of(
+        "spec.sessionAffinity",
+        &spec["sessionAffinity"],
+        &["ClientIP", "None"],
+    );
+    affinity(spec, errors);
+    if kind != "ExternalName" {
+        families(spec, errors);
     }
     for (index, ip) in items(spec, "externalIPs") {
-        if ip.as_str().unwrap_or_default().parse::<IpAddr>().is_err() {
-            errors.invalid(&format!("spec.externalIPs[{index}]"), ip, IP_TEXT);
+        let (field, ip) = (
+            format!("spec.externalIPs[{index}]"),
+            ip.as_str().unwrap_or_default(),
+        );
+        if address::ip(ip, &field, errors).is_some() {
+            address::of_endpoint(ip, &field, errors);
         }
     }
-    let kinds = ["ClusterIP", "ExternalName", "LoadBalancer", "NodePort"];
-    if kind.is_empty() {
-        errors.required("spec.type", "");
-    } else if !kinds.contains(&kind) {
-        errors.not_supported("spec.type", &spec["type"], &kinds);
-    }
+    errors.one_of(
+        "spec.type",
+        &spec["type"],
+        &["ClusterIP", "ExternalName", "LoadBalancer", "NodePort"],
+    );
+    taken_twice(spec, kind, errors);
+    balancer(spec, kind, errors);
     traffic_policies(spec, kind, errors);
 }
 
-fn traffic_policies(spec: &Value, kind: &str, errors: &mut Errors) {
-    for name in ["externalTrafficPolicy", "internalTrafficPolicy"] {
-        let policy = text(spec, name);
-        if !policy.is_empty() && !["Cluster", "Local"].contains(&policy) {
-            errors.not_supported(&format!("spec.{name}"), &spec[name], &["Cluster", "Local"]);
+fn external_name(spec: &Value, errors: &mut Errors) {
+    for name in ["clusterIPs", "ipFamilies", "ipFamilyPolicy"] {
+        let empty = spec[name].as_array().is_some_and(Vec::is_empty);
+        if has(spec, name) && !empty {
+            errors.forbidden(
+                &format!("spec.{name}"),
+                "may not be set for ExternalName services",
+            );
         }
     }
-    let external = matches!(kind, "NodePort" | "LoadBalancer") || items(spec, "externalIPs").next().is_some();
-    if !external && !text(spec, "externalTrafficPolicy").is_empty() {
-        errors.invalid(
-            "spec.externalTrafficPolicy",
-            &spec["externalTrafficPolicy"],
-            "may only be set for externally-accessible services",
-        );
+    let name = text(spec, "externalName");
+    // A trailing dot denotes a name as fully qualified.
+    let name = json!(name.strip_suffix('.').unwrap_or(name));
+    errors.named("spec.externalName", &name, names::dns_subdomain);
+}
+
+fn affinity(spec: &Value, errors: &mut Errors) {
+    const FIELD: &str = "spec.sessionAffinityConfig";
+    let config = &spec["sessionAffinityConfig"];
+    match text(spec, "sessionAffinity") {
+        "ClientIP" => {
+            let missing = if config.is_null() {
+                Some(FIELD.to_owned())
+            } else if !has(config, "clientIP") {
+                Some(format!("{FIELD}.clientIP"))
+            } else if !has(&config["clientIP"], "timeoutSeconds") {
+                Some(format!("{FIELD}.clientIP.timeoutSeconds"))
+            } else {
+                None
+            };
+            if let Some(field) = missing {
+                errors.required(&field, "when session affinity type is ClientIP");
+                return;
+            }
+            let timeout = &config["clientIP"]["timeoutSeconds"];
+            if !timeout
+                .as_i64()
+                .is_some_and(|seconds| (1..=86_400).contains(&seconds))
+            {
+                errors.invalid(
+                    &format!("{FIELD}.clientIP.timeoutSeconds"),
+                    timeout,
+                    "must be greater than 0 and less than 86400",
+                );
+            }
+        }
+        "None" if !config.is_null() => {
+            errors.forbidden(FIELD, "must not be set when session affinity is None");
+        }
+        _ => {}
     }
 }
 
-fn ports(spec: &Value, kind: &str, errors: &mut Errors) {
+/// What is wrong with the addresses and families that a service, changed from `old`, asks for.
+pub(super) fn allocation(old: Option<&Value>, object: &Value, errors: &mut Errors) {
+    let spec = &object["spec"];
+    if text(spec, "type") == "ExternalName" {
+        return;
+    }
+    families(spec, errors);
+    if !errors.list.is_empty() {
+        return;
+    }
+    let single = text(spec, "ipFamilyPolicy") == "SingleStack";
+    for (name, many, one) in [
+        ("clusterIPs", "cluster IPs", "cluster IP"),
+        ("ipFamilies", "IP families", "IP family"),
+    ] {
+        let count = |spec: &Value| spec[name].as_array().map_or(0, Vec::len);
+        let fewer = old.is_some_and(|old| count(&old["spec"]) == 2 && count(spec) == 1);
+        let problem = if single && count(spec) == 2 {
+            format!("must be 'RequireDualStack' or 'PreferDualStack' when multiple {many} are specified")
+        } else if !single && fewer {
+            format!("must be 'SingleStack' to release the secondary {one}")
+        } else {
+            continue;
+        };
+        errors.invalid("spec.ipFamilyPolicy", &spec["ipFamilyPolicy"], &problem);
+    }
+}
+
+/// Addresses, families, and the policy of families: whether they fit each other.
+pub(super) fn families(spec: &Value, errors: &mut Errors) {
+    const IPS: &str = "spec.clusterIPs";
+    let (first, ips) = (text(spec, "clusterIP"), &spec["clusterIPs"]);
+    let list: Vec<&str> = items(spec, "clusterIPs")
+        .filter_map(|(_, ip)| ip.as_str())
+        .collect();
+    match (first.is_empty(), list.first()) {
+        (false, None) => errors.required(IPS, ""),
+        (false, Some(other)) if *other != first => {
+            errors.invalid(IPS, ips, "first value must match `clusterIP`");
+        }
+        (true, Some(_)) => {
+            errors.invalid(IPS, ips, "must be empty when `clusterIP` is not specified");
+        }
+        _ => {}
+    }
+    let mut seen: Vec<&Value> = Vec::new();
+    for (index, family) in items(spec, "ipFamilies") {
+        let field = format!("spec.ipFamilies[{index}]");
+        errors.one_of_given(&field, family, &["IPv4", "IPv6"]);
+        if seen.contains(&family) {
+            errors.duplicate(&field, family);
+        }
+        seen.push(family);
+    }
+    errors.one_of_given(
+        "spec.ipFamilyPolicy",
+        &spec["ipFamilyPolicy"],
+        &["PreferDualStack", "RequireDualStack", "SingleStack"],
+    );
+    let before = errors.list.len();
+    for (index, ip) in list.iter().enumerate() {
+        if index > 0 || *ip != "None" {
+            address::ip(ip, &format!("{IPS}[{index}]"), errors);
+        } else if list.len() > 1 {
+            errors.invalid(IPS, ips, "'None' must be the first and only value");
+        }
+    }
+    let unreadable = errors.list.len() > before;
+    if list.len() > 2 {
+        errors.invalid(IPS, ips, "may only hold up to 2 values");
+    }
+    if unreadable {
+        return;
+    }
+    let is_v6 = |ip: &str| ip.contains(':');
+    if list.len() > 1 && list.iter().all(|ip| is_v6(ip) == is_v6(list[0])) {
+        errors.invalid(IPS, ips, "may specify no more than one IP for each IP family");
+    }
+    for (index, (ip, family)) in list.iter().zip(&seen).enumerate() {
+        let expected = family.as_str().unwrap_or_default();
+        if *ip != "None" && (expected == "IPv4") == is_v6(ip) && matches!(expected, "IPv4" | "IPv6") {
+            errors.invalid(
+                &format!("{IPS}[{index}]"),
+                &json!(ip),
+                &format!("expected an {expected} value as indicated by `ipFamilies[{index}]`"),
+            );
+        }
+    }
+}
+
+/// Ports of nodes, and ports, that two ports of a service ask for.
+fn taken_twice(spec: &Value, kind: &str, errors: &mut Errors) {
+    let node_port = |port: &Value| port["nodePort"].as_i64().filter(|port| *port != 0);
+    if kind == "ClusterIP" {
+        for (index, _) in items(spec, "ports").filter(|(_, port)| node_port(port).is_some()) {
+            errors.forbidden(
+                &format!("spec.ports[{index}].nodePort"),
+                "may not be used when `type` is 'ClusterIP'",
+            );
+        }
+    }
+    let mut seen: Vec<(&Value, i64)> = Vec::new();
+    for (index, port) in items(spec, "ports") {
+        let Some(number) = node_port(port) else { continue };
+        let key = (&port["protocol"], number);
+        if seen.contains(&key) {
+            errors.duplicate(&format!("spec.ports[{index}].nodePort"), &json!(number));
+        }
+        seen.push(key);
+    }
+    let mut seen: Vec<(&Value, &Value)> = Vec::new();
+    for (index, port) in items(spec, "ports") {
+        let key = (&port["protocol"], &port["port"]);
+        if seen.contains(&key) {
+            errors.duplicate_dump(
+                &format!("spec.ports[{index}]"),
+                "io.k8s.api.core.v1.ServicePort",
+                &json!({"protocol": key.0, "port": key.1}),
+                "",
+            );
+        }
+        seen.push(key);
+    }
+}
+
+/// What only a balancer has.
+fn balancer(spec: &Value, kind: &str, errors: &mut Errors) {
+    const ONLY: &str = "may only be used when `type` is 'LoadBalancer'";
+    const RANGES: &str = "spec.LoadBalancerSourceRanges";
+    let balanced = kind == "LoadBalancer";
+    let mut ranges = items(spec, "loadBalancerSourceRanges").peekable();
+    if ranges.peek().is_some() && !balanced {
+        errors.forbidden(RANGES, ONLY);
+    }
+    for (index, range) in ranges {
+        let text = range.as_str().unwrap_or_default().trim();
+        address::range(text, &format!("{RANGES}[{index}]"), errors);
+    }
+    if has(spec, "allocateLoadBalancerNodePorts") && !balanced {
+        errors.forbidden("spec.allocateLoadBalancerNodePorts", ONLY);
+    }
+    if balanced && !has(spec, "allocateLoadBalancerNodePorts") {
+        errors.required("allocateLoadBalancerNodePorts", "");
+    }
+    if has(spec, "loadBalancerClass") {
+        let (field, class) = ("spec.loadBalancerClass", text(spec, "loadBalancerClass"));
+        if balanced {
+            errors.invalid_text(field, class, names::qualified(class));
+        } else {
+            errors.forbidden(field, ONLY);
+        }
+    }
+}
+
+fn traffic_policies(spec: &Value, kind: &str, errors: &mut Errors) {
+    const POLICIES: [&str; 2] = ["Cluster", "Local"];
+    let reachable =
+        matches!(kind, "NodePort" | "LoadBalancer") || items(spec, "externalIPs").next().is_some();
+    let outside = text(spec, "externalTrafficPolicy");
+    if reachable {
+        errors.one_of(
+            "spec.externalTrafficPolicy",
+            &spec["externalTrafficPolicy"],
+            &POLICIES,
+        );
+    } else if !outside.is_empty() {
+        errors.invalid(
+            "spec.externalTrafficPolicy",
+            &outside.into(),
+            "may only be set for externally-accessible services",
+        );
+    }
+    let checked = kind == "LoadBalancer" && outside == "Local";
+    let port = spec["healthCheckNodePort"].as_i64().unwrap_or(0);
+    if !checked && port != 0 {
+        errors.invalid(
+            "spec.healthCheckNodePort",
+            &port.into(),
+            "may only be set when `type` is 'LoadBalancer' and `externalTrafficPolicy` is 'Local'",
+        );
+    } else if checked && port != 0 {
+        errors.port("spec.healthCheckNodePort", &port.into());
+    }
+    let inside = &spec["internalTrafficPolicy"];
+    if inside.is_null() && matches!(kind, "NodePort" | "LoadBalancer" | "ClusterIP") {
+        errors.required("spec.internalTrafficPolicy", "");
+    }
+    errors.one_of_given("spec.internalTrafficPolicy", inside, &POLICIES);
+    errors.one_of_given(
+        "spec.trafficDistribution",
+        &spec["trafficDistribution"],
+        &["PreferClose", "PreferSameZone", "PreferSameNode"],
+    );
+}
+
+fn ports(spec: &Value, errors: &mut Errors) {
     let several = spec["ports"].as_array().map_or(0, Vec::len) > 1;
     let mut seen: Vec<&str> = Vec::new();
     for (index, port) in items(spec, "ports") {
         let path = format!("spec.ports[{index}]");
         let name = text(port, "name");
-        if name.is_empty() {
-            if several {
-                errors.required(&format!("{path}.name"), "");
-            }
-        } else {
-            let wrong = names::dns_label(name);
-            if !wrong.is_empty() {
-                errors.invalid_text(&format!("{path}.name"), name, wrong);
-            } else if seen.contains(&name) {
+        if name.is_empty() && several {
+            errors.required(&format!("{path}.name"), "");
+        } else if !name.is_empty() {
+            errors.invalid_text(&format!("{path}.name"), name, names::dns_label(name));
+            if seen.contains(&name) {
                 errors.duplicate(&format!("{path}.name"), &port["name"]);
             }
             seen.push(name);
         }
         errors.port(&format!("{path}.port"), &port["port"]);
-        errors.one_of(
-            &format!("{path}.protocol"),
-            &port["protocol"],
-            &["SCTP", "TCP", "UDP"],
-        );
-        if kind != "ExternalName" {
-            errors.port_or_name(&format!("{path}.targetPort"), &port["targetPort"]);
-        }
-        if port["nodePort"].as_i64().unwrap_or(0) != 0 && matches!(kind, "ClusterIP" | "ExternalName") {
-            errors.forbidden(
-                &format!("{path}.nodePort"),
-                &format!("may not be used when `type` is '{kind}'"),
-            );
-        }
-    }
-    let mut taken: Vec<(&Value, &Value)> = Vec::new();
-    for (index, port) in items(spec, "ports") {
-        let key = (&port["port"], &port["protocol"]);
-        if taken.contains(&key) {
-            // Upstream shows its unversioned struct.
-            let shown = format!(
-                "{{\"Name\":\"\",\"Protocol\":{},\"AppProtocol\":null,\"Port\":{},\"TargetPort\":0,\"NodePort\":0}}",
-                port["protocol"], port["port"]
-            );
-            errors.list.push(crate::status::FieldError {
-                reason: "FieldValueDuplicate",
-                field: format!("spec.ports[{index}]"),
-                message: format!("Duplicate value: {shown}"),
-            });
-        }
-        taken.push(key);
+        errors.one_of(&format!("{path}.protocol"), &port["protocol"], &PROTOCOLS);
+        errors.port_or_name(&format!("{path}.targetPort"), &port["targetPort"]);
+        app_protocol(port, &path, errors);
     }
 }
 
+fn app_protocol(port: &Value, path: &str, errors: &mut Errors) {
+    if has(port, "appProtocol") {
+        let protocol = text(port, "appProtocol");
+        errors.invalid_text(
+            &format!("{path}.appProtocol"),
+            protocol,
+            names::qualified(protocol),
+        );
+    }
+}
+
+/// What of a service that has an address may not change.
 pub(super) fn update(old: &Value, new: &Value, errors: &mut Errors) {
     let (old, new) = (&old["spec"], &new["spec"]);
-    let allocated =
-        |spec: &Value| text(spec, "type") != "ExternalName" && !text(spec, "clusterIP").is_empty();
-    if allocated(old) && text(new, "type") != "ExternalName" && old["clusterIP"] != new["clusterIP"] {
+    let named = |spec: &Value| text(spec, "type") == "ExternalName";
+    let headless = |spec: &Value| spec["clusterIPs"] == json!(["None"]);
+    if !named(old) && !named(new) && !(headless(old) && headless(new)) {
+        kept(old, new, "clusterIPs", "clusterIP", errors);
+        if headless(old) == headless(new) {
+            kept(old, new, "ipFamilies", "ipFamily", errors);
+        }
+    }
+    let balanced = |spec: &Value| text(spec, "type") == "LoadBalancer";
+    if balanced(old) && balanced(new) && old["loadBalancerClass"] != new["loadBalancerClass"] {
         errors.invalid(
-            "spec.clusterIPs[0]",
-            &new["clusterIPs"],
+            "spec.loadBalancerClass",
+            &new["loadBalancerClass"],
             "may not change once set",
         );
     }
-    if text(old, "type") != "ExternalName"
-        && text(new, "type") != "ExternalName"
-        && has(old, "ipFamilies")
-        && old["ipFamilies"][0] != new["ipFamilies"][0]
+    let checked = |spec: &Value| balanced(spec) && text(spec, "externalTrafficPolicy") == "Local";
+    if checked(old) && checked(new) && old["healthCheckNodePort"] != new["healthCheckNodePort"] {
+        errors.forbidden("spec.healthCheckNodePort", "field is immutable");
+    }
+}
+
+/// The first address and the first family stay.
+fn kept(old: &Value, new: &Value, list: &str, one: &str, errors: &mut Errors) {
+    let values = |spec: &Value| spec[list].as_array().cloned().unwrap_or_default();
+    let (before, after) = (values(old), values(new));
+    let shown = Value::Array(after.clone());
+    let field = |index: usize| format!("spec.{list}[{index}]");
+    if before.len() == after.len() {
+        for index in (0..before.len()).filter(|index| before[*index] != after[*index]) {
+            let index = if list == "clusterIPs" { index } else { 0 };
+            errors.invalid(&field(index), &shown, "may not change once set");
+        }
+        return;
+    }
+    if before.len() > after.len() && after.is_empty() {
+        errors.invalid(&field(0), &shown, &format!("primary {one} can not be unset"));
+    }
+    if let (Some(before), Some(after)) = (before.first(), after.first())
+        && before != after
     {
+        errors.invalid(&field(0), &shown, "may not change once set");
+    }
+    if before.len() > after.len() && after.len() == 1 && new["ipFamilyPolicy"] != "SingleStack" {
         errors.invalid(
-            "spec.ipFamilies[0]",
-            &new["ipFamilies"],
-            "may not change once set",
+            "spec.ipFamilyPolicy",
+            &new["ipFamilyPolicy"],
+            &format!("must be set to 'SingleStack' when releasing the secondary {one}"),
         );
     }
 }
 
-pub(super) fn endpoints(object: &Value, errors: &mut Errors) {
+/// Where a balancer can be reached.
+pub(super) fn status(object: &Value, errors: &mut Errors) {
+    const PATH: &str = "status.loadBalancer.ingress";
+    let balancer = &object["status"]["loadBalancer"];
+    let mut points = items(balancer, "ingress").peekable();
+    if points.peek().is_some() && text(&object["spec"], "type") != "LoadBalancer" {
+        errors.forbidden(PATH, "may only be used when `spec.type` is 'LoadBalancer'");
+        return;
+    }
+    for (index, point) in points {
+        let path = format!("{PATH}[{index}]");
+        let ip = text(point, "ip");
+        if !ip.is_empty() {
+            address::ip(ip, &format!("{path}.ip"), errors);
+        }
+        let field = format!("{path}.ipMode");
+        match (has(point, "ipMode"), ip.is_empty()) {
+            (false, false) => errors.required(&field, "must be specified when `ip` is set"),
+            (true, true) => errors.forbidden(&field, "may not be specified when `ip` is not set"),
+            _ => errors.one_of_given(&field, &point["ipMode"], &["Proxy", "VIP"]),
+        }
+        network::host_of_balancer(point, &path, errors);
+    }
+}
+
+/// Endpoints that did not change are not looked at again.
+pub(super) fn endpoints(old: Option<&Value>, object: &Value, errors: &mut Errors) {
+    if old.is_some_and(|old| old["subsets"] == object["subsets"]) {
+        return;
+    }
     for (index, subset) in items(object, "subsets") {
         let path = format!("subsets[{index}]");
         let empty = |name: &str| subset[name].as_array().is_none_or(Vec::is_empty);
@@ -177,7 +438,7 @@ pub(super) fn endpoints(object: &Value, errors: &mut Errors) {
         }
         for list in ["addresses", "notReadyAddresses"] {
             for (number, address) in items(subset, list) {
-                ip(&address["ip"], &format!("{path}.{list}[{number}].ip"), errors);
+                endpoint_address(address, &format!("{path}.{list}[{number}]"), errors);
             }
         }
         let several = subset["ports"].as_array().map_or(0, Vec::len) > 1;
@@ -190,69 +451,157 @@ pub(super) fn endpoints(object: &Value, errors: &mut Errors) {
                 errors.invalid_text(&format!("{path}.name"), name, names::dns_label(name));
             }
             errors.port(&format!("{path}.port"), &port["port"]);
-            errors.one_of(
-                &format!("{path}.protocol"),
-                &port["protocol"],
-                &["SCTP", "TCP", "UDP"],
-            );
+            errors.one_of(&format!("{path}.protocol"), &port["protocol"], &PROTOCOLS);
+            app_protocol(port, &path, errors);
         }
     }
 }
 
-/// An address of endpoints: not loopback, link-local, unspecified.
-fn ip(value: &Value, path: &str, errors: &mut Errors) {
-    let Ok(address) = value.as_str().unwrap_or_default().parse::<IpAddr>() else {
-        errors.invalid(path, value, IP_TEXT);
-        return;
-    };
-    let shown = |range: &str, name: &str| format!("may not be in the {name} range ({range})");
-    if address.is_unspecified() {
-        errors.invalid(path, value, "may not be unspecified (0.0.0.0 or ::)");
+fn endpoint_address(address: &Value, path: &str, errors: &mut Errors) {
+    let (field, ip) = (format!("{path}.ip"), text(address, "ip"));
+    address::ip(ip, &field, errors);
+    let host = text(address, "hostname");
+    if !host.is_empty() {
+        errors.invalid_text(&format!("{path}.hostname"), host, names::dns_label(host));
     }
-    if address.is_loopback() {
-        errors.invalid(path, value, &shown("127.0.0.0/8, ::1/128", "loopback"));
+    if has(address, "nodeName") {
+        let node = text(address, "nodeName");
+        errors.invalid_text(&format!("{path}.nodeName"), node, names::dns_subdomain(node));
     }
-    let link_local = match address {
-        IpAddr::V4(address) => address.is_link_local(),
-        IpAddr::V6(address) => address.is_unicast_link_local(),
-    };
-    if link_local {
-        errors.invalid(path, value, &shown("169.254.0.0/16, fe80::/10", "link-local"));
-    }
+    address::of_endpoint(ip, &field, errors);
 }
 
-pub(super) fn endpoint_slice(object: &Value, errors: &mut Errors) {
-    let kinds = ["FQDN", "IPv4", "IPv6"];
-    let kind = text(object, "addressType");
-    if kind.is_empty() {
-        errors.required("addressType", "");
-    } else if !kinds.contains(&kind) {
-        errors.not_supported("addressType", &object["addressType"], &kinds);
+/// Bounds of a slice.
+const ENDPOINTS: usize = 1_000;
+const ADDRESSES: usize = 100;
+const PORTS: usize = 20_000;
+const TOPOLOGY: usize = 16;
+const HINTS: usize = 8;
+
+pub(super) fn endpoint_slice(old: Option<&Value>, object: &Value, errors: &mut Errors) {
+    errors.one_of("addressType", &object["addressType"], &["FQDN", "IPv4", "IPv6"]);
+    slice_ports(object, errors);
+    if old.is_some_and(|old| old["endpoints"] == object["endpoints"]) {
+        return;
+    }
+    let count = items(object, "endpoints").count();
+    if count > ENDPOINTS {
+        errors.too_many("endpoints", count, ENDPOINTS);
+        return;
     }
     for (index, endpoint) in items(object, "endpoints") {
         let path = format!("endpoints[{index}]");
-        let count = endpoint["addresses"].as_array().map_or(0, Vec::len);
-        if count == 0 {
-            errors.required(&format!("{path}.addresses"), "must contain at least 1 address");
-        }
-        for (number, address) in items(endpoint, "addresses") {
-            let path = format!("{path}.addresses[{number}]");
-            let value = address.as_str().unwrap_or_default();
-            match kind {
-                "IPv4" if !matches!(value.parse(), Ok(IpAddr::V4(_))) => {
-                    errors.invalid(&path, address, "must be an IPv4 address");
-                }
-                "IPv6" if !matches!(value.parse(), Ok(IpAddr::V6(_))) => {
-                    errors.invalid(&path, address, "must be an IPv6 address");
-                }
-                "IPv4" | "IPv6" => ip(address, &path, errors),
-                _ => {}
-            }
-        }
-        let node = text(endpoint, "nodeName");
-        if !node.is_empty() {
+        slice_addresses(
+            endpoint,
+            text(object, "addressType"),
+            &format!("{path}.addresses"),
+            errors,
+        );
+        if has(endpoint, "nodeName") {
+            let node = text(endpoint, "nodeName");
             errors.invalid_text(&format!("{path}.nodeName"), node, names::dns_subdomain(node));
         }
+        let (field, topology) = (
+            format!("{path}.deprecatedTopology"),
+            &endpoint["deprecatedTopology"],
+        );
+        let count = topology.as_object().map_or(0, serde_json::Map::len);
+        if count > TOPOLOGY {
+            errors.too_many(&field, count, TOPOLOGY);
+        }
+        selector::map(topology, &field, errors);
+        if has(endpoint, "hostname") {
+            let host = text(endpoint, "hostname");
+            errors.invalid_text(&format!("{path}.hostname"), host, names::dns_label(host));
+        }
+        for (list, wrong) in [
+            ("forZones", names::label_value as fn(&str) -> Vec<String>),
+            ("forNodes", names::dns_subdomain),
+        ] {
+            let path = format!("{path}.hints.{list}");
+            if !hints(&endpoint["hints"], list, &path, wrong, errors) {
+                break;
+            }
+        }
+    }
+}
+
+/// Whether there are not too many of them.
+fn hints(hints: &Value, list: &str, path: &str, wrong: fn(&str) -> Vec<String>, errors: &mut Errors) -> bool {
+    let count = items(hints, list).count();
+    if count > HINTS {
+        errors.too_many(path, count, HINTS);
+        return false;
+    }
+    let mut seen: Vec<&str> = Vec::new();
+    for (index, hint) in items(hints, list) {
+        let (field, name) = (format!("{path}[{index}].name"), text(hint, "name"));
+        if seen.contains(&name) {
+            errors.duplicate(&field, &name.into());
+        }
+        seen.push(name);
+        errors.invalid_text(&field, name, wrong(name));
+    }
+    true
+}
+
+fn slice_addresses(endpoint: &Value, kind: &str, path: &str, errors: &mut Errors) {
+    let count = items(endpoint, "addresses").count();
+    if count == 0 {
+        errors.required(path, "must contain at least 1 address");
+    } else if count > ADDRESSES {
+        errors.too_many(path, count, ADDRESSES);
+    }
+    for (number, value) in items(endpoint, "addresses") {
+        let (field, text) = (format!("{path}[{number}]"), value.as_str().unwrap_or_default());
+        if kind == "FQDN" {
+            domain(text, &field, errors);
+            continue;
+        }
+        if !matches!(kind, "IPv4" | "IPv6") {
+            continue;
+        }
+        let Some(ip) = address::ip(text, &field, errors) else {
+            continue;
+        };
+        if kind == "IPv6" && ip.to_string() != text {
+            errors.invalid(&field, value, &format!("must be in canonical form (\"{ip}\")"));
+            continue;
+        }
+        if ip.is_ipv4() != (kind == "IPv4") {
+            errors.invalid(path, value, &format!("must be an {kind} address"));
+        }
+        address::of_endpoint(text, &field, errors);
+    }
+}
+
+/// A host name of two labels or more.
+fn domain(name: &str, field: &str, errors: &mut Errors) {
+    if name.is_empty() {
+        errors.required(field, "");
+        return;
+    }
+    let name = name.strip_suffix('.').unwrap_or(name);
+    let wrong = names::dns_subdomain(name);
+    let label = name.split('.').find(|label| !names::dns_label(label).is_empty());
+    if !wrong.is_empty() {
+        errors.invalid(field, &name.into(), &wrong.join(","));
+    } else if !name.contains('.') {
+        errors.invalid(
+            field,
+            &name.into(),
+            "should be a domain with at least two segments separated by dots",
+        );
+    } else if let Some(label) = label {
+        errors.invalid(field, &label.into(), &names::dns_label(label).join(","));
+    }
+}
+
+fn slice_ports(object: &Value, errors: &mut Errors) {
+    let count = items(object, "ports").count();
+    if count > PORTS {
+        errors.too_many("ports", count, PORTS);
+        return;
     }
     let mut seen: Vec<&str> = Vec::new();
     for (index, port) in items(object, "ports") {
@@ -265,14 +614,12 @@ pub(super) fn endpoint_slice(object: &Value, errors: &mut Errors) {
             errors.duplicate(&format!("{path}.name"), &json!(name));
         }
         seen.push(name);
-        if has(port, "port") {
-            errors.port(&format!("{path}.port"), &port["port"]);
+        if has(port, "protocol") {
+            errors.one_of_given(&format!("{path}.protocol"), &port["protocol"], &PROTOCOLS);
+        } else {
+            errors.required(&format!("{path}.protocol"), "");
         }
-        errors.one_of(
-            &format!("{path}.protocol"),
-            &port["protocol"],
-            &["SCTP", "TCP", "UDP"],
-        );
+        app_protocol(port, &path, errors);
     }
 }
 

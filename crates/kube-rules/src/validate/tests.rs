@@ -8,7 +8,7 @@ use serde_json::json;
 fn gvk(group: &str, kind: &str) -> Gvk {
     Gvk {
         group: group.into(),
-        version: "v1".into(),
+        version: if group == "autoscaling" { "v2" } else { "v1" }.into(),
         kind: kind.into(),
     }
 }
@@ -19,6 +19,7 @@ fn prepared(group: &str, kind: &str, mut object: Value) -> Value {
     if object["metadata"]["name"].is_null() {
         object["metadata"]["name"] = json!("x");
     }
+    object["metadata"]["uid"] = json!("u");
     let mut object = check(&gvk, object, FieldValidation::Strict).unwrap().object;
     defaults::apply(&gvk, &mut object);
     strategy::prepare_create(&gvk, &mut object);
@@ -26,7 +27,7 @@ fn prepared(group: &str, kind: &str, mut object: Value) -> Value {
 }
 
 /// What a create of it says, one line per error.
-fn refused(group: &str, kind: &str, object: Value) -> Vec<String> {
+pub(super) fn refused(group: &str, kind: &str, object: Value) -> Vec<String> {
     lines(create(&gvk(group, kind), &prepared(group, kind, object)))
 }
 
@@ -38,7 +39,7 @@ fn lines(errors: Vec<FieldError>) -> Vec<String> {
 }
 
 /// What an update by a strategic merge patch says.
-fn refused_update(group: &str, kind: &str, old: Value, patch: Value) -> Vec<String> {
+pub(super) fn refused_update(group: &str, kind: &str, old: Value, patch: Value) -> Vec<String> {
     let gvk = gvk(group, kind);
     let old = prepared(group, kind, old);
     let new = crate::patch::strategic_merge_patch(&gvk, &old, patch.to_string().as_bytes()).unwrap();
@@ -492,10 +493,10 @@ fn admission_policy(validation: Value) -> Value {
 #[rstest]
 #[case::good(json!({"expression": "object.spec.nodeName == variables.x"}), &[])]
 #[case::no_expression(json!({"message": "x"}), &["spec.validations[0].expression: Required value: expression is not specified"])]
-#[case::another_variable(json!({"expression": "self == 1 && mine == 2"}), &["spec.validations[0].expression: Invalid value: \"self == 1 && mine == 2\": compilation failed: variable 'mine'"])]
+#[case::another_variable(json!({"expression": "self == 1 && mine == 2"}), &["spec.validations[0].expression: Invalid value: \"self == 1 && mine == 2\": compilation failed: ERROR: <input>:1:14: undeclared reference to 'mine' (in container '')\n | self == 1 && mine == 2\n | .............^"])]
 #[case::unreadable(json!({"expression": "1 +"}), &["spec.validations[0].expression: Invalid value: \"1 +\": compilation failed: "])]
-#[case::blank_message(json!({"expression": "true", "message": " "}), &["spec.validations[0].message: Invalid value: \" \": message must be non-empty if specified"])]
-#[case::two_lines(json!({"expression": "true", "message": "a\nb"}), &["spec.validations[0].message: Invalid value: \"a\\nb\": message must not contain line breaks"])]
+#[case::blank_message(json!({"expression": "true", "message": " "}), &["spec.validations[0].message: Invalid value: \" \": must be non-empty if specified"])]
+#[case::two_lines(json!({"expression": "true", "message": "a\nb"}), &["spec.validations[0].message: Invalid value: \"a\\nb\": must not contain line breaks"])]
 #[case::unreadable_message(json!({"expression": "true", "messageExpression": "'"}), &["spec.validations[0].messageExpression: Invalid value: \"'\": compilation failed: "])]
 #[case::another_reason(json!({"expression": "true", "reason": "No"}), &["spec.validations[0].reason: Unsupported value: \"No\": supported values: \"Forbidden\", \"Invalid\", \"RequestEntityTooLarge\""])]
 fn validations_of_policies(#[case] validation: Value, #[case] expected: &[&str]) {

@@ -4,6 +4,18 @@ use super::errors::{Errors, has, items, text};
 use crate::names;
 use serde_json::{Value, json};
 
+/// What may be asked of a path of the host.
+pub(super) const HOST_PATH_TYPES: [&str; 8] = [
+    "",
+    "BlockDevice",
+    "CharDevice",
+    "Directory",
+    "DirectoryOrCreate",
+    "File",
+    "FileOrCreate",
+    "Socket",
+];
+
 /// Validates the list, and gives the names that mounts may refer to.
 pub(super) fn list<'a>(spec: &'a Value, path: &str, errors: &mut Errors) -> Vec<&'a str> {
     let mut seen: Vec<&str> = Vec::new();
@@ -60,19 +72,7 @@ fn source(volume: &Value, path: &str, errors: &mut Errors) {
         }
         "hostPath" => {
             need("path");
-            let known = [
-                "",
-                "BlockDevice",
-                "CharDevice",
-                "Directory",
-                "DirectoryOrCreate",
-                "File",
-                "FileOrCreate",
-                "Socket",
-            ];
-            if has(source, "type") && !known.contains(&text(source, "type")) {
-                errors.not_supported(&format!("{path}.type"), &source["type"], &known);
-            }
+            errors.one_of_given(&format!("{path}.type"), &source["type"], &HOST_PATH_TYPES);
         }
         _ => {}
     }

@@ -54,8 +54,8 @@ struct Watcher {
 /// Begins a watch; the answer is a stream of frames.
 pub(crate) fn watch(context: &Arc<Context>) -> ApiResult<Answer> {
     let query = &context.query;
-    let selector = Selector::parse(context)?;
     let options = ListOptions::parse(query, true)?;
+    let selector = Selector::parse(context)?;
     let timeout = match query.number("timeoutSeconds")? {
         Some(seconds) if seconds > 0 => Duration::from_secs(seconds.unsigned_abs()),
         _ => MIN_TIMEOUT + MIN_TIMEOUT.mul_f64(rand::rng().random()),
