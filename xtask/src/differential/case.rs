@@ -177,11 +177,7 @@ impl Case {
             steps.push(json!({
                 "request": request(step),
                 "capture": {"rv": "/metadata/resourceVersion", "uid": "/metadata/uid"},
-                "response": {
-                    "status": answer.status,
-                    "headers": answer.headers.iter().map(|(name, value)| json!([name, value])).collect::<Vec<_>>(),
-                    "body": answer.body,
-                },
+                "response": response(answer),
                 "compare": {"mode": "exact"},
             }));
         }
@@ -194,6 +190,25 @@ impl Case {
             "profile": "bare", "requires": [], "steps": steps,
         })
     }
+}
+
+/// Recorded traffic has the content type beside the other headers, which are lists.
+fn response(answer: &Answer) -> Value {
+    let mut response = json!({"status": answer.status, "body": answer.body});
+    let mut headers = json!({});
+    for (name, value) in &answer.headers {
+        match *name {
+            "content-type" => response["content_type"] = json!(value),
+            "warning" => {
+                let mut all = headers["Warning"].as_array().cloned().unwrap_or_default();
+                all.push(json!(value));
+                headers["Warning"] = Value::Array(all);
+            }
+            _ => {}
+        }
+    }
+    response["headers"] = headers;
+    response
 }
 
 fn request(step: &Step) -> Value {

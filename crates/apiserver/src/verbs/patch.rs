@@ -4,7 +4,7 @@ use super::context::{Answer, Context};
 use super::convert::to_served;
 use super::ownership;
 use super::rules::Part;
-use super::write::{check_version, replace};
+use super::write::{check_version, fit_name, replace};
 use crate::request::query::{WriteOptions, check_patch};
 use evenkeel_kube_rules::gvk::Gvk;
 use evenkeel_kube_rules::patch;
@@ -83,6 +83,7 @@ pub(crate) async fn patch(context: &Context, part: Part) -> ApiResult<Answer> {
         let old = to_served(&context.resource, &stored);
         let patched = format.apply(&gvk, &old, &context.body)?;
         let mut new = decoded(context, format, patched, options.field_validation)?;
+        fit_name(context, &mut new)?;
         check_version(context, &new)?;
         ownership::track(context, &options, Some(&old), &mut new)?;
         if let Some(answer) = replace(context, part, &stored, new, &options, "UpdateOptions").await? {

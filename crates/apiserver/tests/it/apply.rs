@@ -11,7 +11,7 @@ use kube::{Client, ResourceExt};
 use serde_json::{Value, json};
 
 fn data(values: &Value) -> Value {
-    json!({"apiVersion": "v1", "kind": "ConfigMap", "data": values})
+    json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}, "data": values})
 }
 
 fn as_manager(name: &str) -> PatchParams {
@@ -66,6 +66,8 @@ async fn what_is_applied_to_nothing_is_created_and_what_changes_nothing_is_not_w
         .await
         .expect("it is forced");
     assert_eq!(owners(&forced), ["two!"]);
+    let nameless = Patch::Apply(json!({"apiVersion": "v1", "kind": "ConfigMap"}));
+    assert_eq!(code(api.patch("b", &as_manager("one"), &nameless).await), 400);
     let wrong = Patch::Apply(json!({"apiVersion": "v1", "kind": "Secret"}));
     assert_eq!(code(api.patch("a", &as_manager("one"), &wrong).await), 400);
 }

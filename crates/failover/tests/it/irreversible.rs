@@ -47,8 +47,8 @@ async fn evicting_n_pods_costs_at_most_2_n_and_5_requests() {
         .await;
     let mut work = replica.traffic.asked();
     work.retain(is_work);
-    // The node's status is written beside its NoExecute taint, and the taint's row in the incident after it. On
-    // a busy machine both come after the first eviction; they are no part of what evictions cost.
+    // The node's status is written beside its NoExecute taint, and the taint's row in the incident after it.
+    // On a busy machine both come after the first eviction; they are no part of what evictions cost.
     let is_taint = |asked: &Asked| asked.method == "PATCH" && asked.path == "/api/v1/nodes/n3";
     let taint = work.iter().rposition(is_taint).expect("the node was tainted");
     let is_row = |asked: &Asked| asked.path.contains("/nodeincidents/");

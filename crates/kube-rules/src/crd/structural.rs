@@ -248,7 +248,9 @@ pub(super) fn forget_nulls(schema: &Structural, value: &mut Value) {
         }
         Value::Array(items) => {
             if let Some(schema) = &schema.items {
-                items.iter_mut().for_each(|item| forget_nulls(schema, item));
+                for item in items {
+                    forget_nulls(schema, item);
+                }
             }
         }
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}

@@ -43,6 +43,7 @@ pub(super) fn prepare(gvk: &Gvk, object: &mut Value) {
         }
         ("", "PersistentVolumeClaim") => {
             object["status"] = json!({"phase": "Pending"});
+            data_sources(&mut object["spec"]);
             add_finalizer(object, "kubernetes.io/pvc-protection");
         }
         ("", "PersistentVolume") => {
@@ -77,6 +78,30 @@ pub(super) fn prepare(gvk: &Gvk, object: &mut Value) {
 fn remove(object: &mut Value, name: &str) {
     if let Some(members) = object.as_object_mut() {
         members.remove(name);
+    }
+}
+
+/// What a claim is filled from stands in two fields, of which the older one knows claims and snapshots alone.
+fn data_sources(spec: &mut Value) {
+    const OLD: &str = "dataSource";
+    const NEW: &str = "dataSourceRef";
+    let old_knows = |source: &Value| {
+        matches!(
+            (
+                source["apiGroup"].as_str().unwrap_or_default(),
+                source["kind"].as_str()
+            ),
+            ("", Some("PersistentVolumeClaim")) | ("snapshot.storage.k8s.io", Some("VolumeSnapshot"))
+        )
+    };
+    let get = |spec: &Value, name: &str| spec.get(name).filter(|source| !source.is_null()).cloned();
+    if get(spec, OLD).is_some_and(|source| !old_knows(&source)) {
+        remove(spec, OLD);
+    }
+    match (get(spec, OLD), get(spec, NEW)) {
+        (Some(source), None) => spec[NEW] = source,
+        (None, Some(source)) if source["namespace"].is_null() && old_knows(&source) => spec[OLD] = source,
+        _ => {}
     }
 }
 

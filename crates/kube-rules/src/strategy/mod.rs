@@ -118,7 +118,14 @@ pub fn prepare_status_update(gvk: &Gvk, old: &Value, new: &mut Value) {
     match (gvk.group.as_str(), gvk.kind.as_str()) {
         ("apps", "Deployment") => restore(&old["metadata"], &mut new["metadata"], "labels"),
         ("", "Pod") => restore(&old["metadata"], &mut new["metadata"], "ownerReferences"),
-        ("apiextensions.k8s.io" | "storage.k8s.io" | "certificates.k8s.io" | "resource.k8s.io", _) => {
+        (
+            "apiextensions.k8s.io"
+            | "storage.k8s.io"
+            | "certificates.k8s.io"
+            | "resource.k8s.io"
+            | "admissionregistration.k8s.io",
+            _,
+        ) => {
             reset_metadata(&old["metadata"], &mut new["metadata"]);
         }
         _ => {}

@@ -1,4 +1,4 @@
-//! Jobs and CronJobs.
+//! Jobs.
 
 use super::errors::{Errors, has, items, text};
 use super::{network, pod, selector};
@@ -19,7 +19,7 @@ const EXIT_CODES: usize = 255;
 const MANAGED_BY_BYTES: usize = 63;
 const INDEXES_BYTES: usize = 64 * 1024;
 
-const SELECTOR: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.LabelSelector";
+pub(super) const SELECTOR: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.LabelSelector";
 
 /// A job, new or changed.
 pub(super) fn job(object: &Value, errors: &mut Errors) {
@@ -105,7 +105,7 @@ fn is_indexed(spec: &Value) -> bool {
 }
 
 /// The spec of a job, or of those that a CronJob makes, at `path`.
-fn job_spec(spec: &Value, path: &str, errors: &mut Errors) {
+pub(super) fn job_spec(spec: &Value, path: &str, errors: &mut Errors) {
     for name in [
         "parallelism",
         "completions",
@@ -537,109 +537,4 @@ fn template_update(old: &Value, new: &Value, rests: bool, errors: &mut Errors) {
         }
     }
     errors.immutable("spec.template.spec", &before, after);
-}
-
-/// A CronJob, new or changed from `old`.
-pub(super) fn cron_job(object: &Value, old: Option<&Value>, errors: &mut Errors) {
-    let spec = &object["spec"];
-    let schedule = text(spec, "schedule");
-    if schedule.is_empty() {
-        errors.required("spec.schedule", "");
-    } else {
-        let had_zone = old.is_some_and(|old| text(&old["spec"], "schedule").contains("TZ"));
-        self::schedule(schedule, had_zone, has(spec, "timeZone"), errors);
-    }
-    errors.non_negative("spec.startingDeadlineSeconds", &spec["startingDeadlineSeconds"]);
-    if old.is_none_or(|old| old["spec"]["timeZone"] != spec["timeZone"]) {
-        time_zone(&spec["timeZone"], errors);
-    }
-    errors.one_of(
-        "spec.concurrencyPolicy",
-        &spec["concurrencyPolicy"],
-        &["Allow", "Forbid", "Replace"],
-    );
-    let job = &spec["jobTemplate"]["spec"];
-    job_spec(job, "spec.jobTemplate.spec", errors);
-    if has(job, "selector") {
-        errors.invalid_dump(
-            "spec.jobTemplate.spec.selector",
-            SELECTOR,
-            &job["selector"],
-            "`selector` will be auto-generated",
-        );
-    }
-    if job["manualSelector"] == json!(true) {
-        errors.not_supported(
-            "spec.jobTemplate.spec.manualSelector",
-            &job["manualSelector"],
-            &["nil", "false"],
-        );
-    }
-    for name in ["successfulJobsHistoryLimit", "failedJobsHistoryLimit"] {
-        errors.non_negative(&format!("spec.{name}"), &spec[name]);
-    }
-}
-
-/// The jobs of a CronJob append their time to its name.
-pub(super) fn new_cron_job(object: &Value, errors: &mut Errors) {
-    let name = text(&object["metadata"], "name");
-    if name.len() > 52 {
-        errors.invalid(
-            "metadata.name",
-            &name.into(),
-            "must be no more than 52 characters",
-        );
-    }
-}
-
-fn schedule(schedule: &str, had_zone: bool, has_zone: bool, errors: &mut Errors) {
-    const FIELD: &str = "spec.schedule";
-    if let Err(problem) = super::schedule::check(schedule) {
-        errors.invalid(FIELD, &schedule.into(), &problem);
-    }
-    let names_zone = schedule.contains("TZ");
-    if had_zone && names_zone && has_zone {
-        errors.invalid(
-            FIELD,
-            &schedule.into(),
-            "cannot use both timeZone field and TZ or CRON_TZ in schedule",
-        );
-    } else if !had_zone && names_zone {
-        errors.invalid(
-            FIELD,
-            &schedule.into(),
-            "cannot use TZ or CRON_TZ in schedule, use timeZone field instead",
-        );
-    }
-}
-
-fn time_zone(zone: &Value, errors: &mut Errors) {
-    const FIELD: &str = "spec.timeZone";
-    let Some(name) = zone.as_str() else { return };
-    if name.is_empty() {
-        errors.invalid(FIELD, zone, "timeZone must be nil or non-empty string");
-        return;
-    }
-    let good = |part: &str| {
-        (1..=14).contains(&part.len())
-            && !matches!(part, "." | "..")
-            && !part.starts_with('-')
-            && part
-                .bytes()
-                .all(|byte| byte.is_ascii_alphanumeric() || b".-_+".contains(&byte))
-    };
-    if !name.split('/').all(good) {
-        errors.invalid(FIELD, zone, &format!("unknown time zone {name}"));
-        return;
-    }
-    if name.eq_ignore_ascii_case("local") {
-        errors.invalid(
-            FIELD,
-            zone,
-            "timeZone must be an explicit time zone as defined in https://www.iana.org/time-zones",
-        );
-    }
-    if !matches!(name, "Local" | "UTC") && jiff::tz::TimeZone::get(name).is_err() {
-        errors.invalid(FIELD, zone, &format!("unknown time zone {name}"));
-    }
 }

@@ -100,7 +100,8 @@ pub(super) fn update(old: &Value, new: &Value, errors: &mut Errors) {
     }
 }
 
-fn common(metadata: &Value, errors: &mut Errors) {
+/// What holds of all metadata, new or not.
+pub(super) fn common(metadata: &Value, errors: &mut Errors) {
     labels(&metadata["labels"], "metadata.labels", errors);
     annotations(&metadata["annotations"], "metadata.annotations", errors);
     let mut controller: Option<&Value> = None;

@@ -7,7 +7,9 @@ mod batch;
 mod container;
 mod control;
 mod coordination;
+mod cron_job;
 mod drivers;
+mod endpoints;
 pub(crate) mod errors;
 mod job_status;
 #[cfg(test)]
@@ -50,7 +52,7 @@ pub fn create(gvk: &Gvk, object: &Value) -> Vec<FieldError> {
     meta::create(gvk, object, &mut errors);
     content(gvk, None, object, &mut errors);
     match (gvk.group.as_str(), gvk.kind.as_str()) {
-        ("batch", "CronJob") => batch::new_cron_job(object, &mut errors),
+        ("batch", "CronJob") => cron_job::check_new(object, &mut errors),
         ("networking.k8s.io", "Ingress") => network::new_ingress(object, &mut errors),
         _ => {}
     }
@@ -73,10 +75,20 @@ pub(crate) fn metadata(gvk: &Gvk, object: &Value) -> Vec<FieldError> {
     errors.list
 }
 
-/// The same for an update; upstream does it twice.
+/// The same for an update.
 pub(crate) fn metadata_update(old: &Value, new: &Value) -> Vec<FieldError> {
-    let mut errors = Errors::default();
+    let mut errors = Errors {
+        list: any_update(old, new),
+    };
     meta::update(old, new, &mut errors);
+    errors.list
+}
+
+/// What every update begins with, whatever its kind is checked for: the metadata as such, and what of them
+/// may not change.
+fn any_update(old: &Value, new: &Value) -> Vec<FieldError> {
+    let mut errors = Errors::default();
+    meta::common(&new["metadata"], &mut errors);
     meta::update(old, new, &mut errors);
     errors.list
 }
@@ -97,7 +109,10 @@ pub fn through(served: &Gvk, old: Option<&Value>, stored: &Value) -> Vec<FieldEr
     other::event(stored, reporter, &mut errors);
     match old {
         None if strict => other::new_event(stored, &mut errors),
-        Some(old) if strict => other::event_update(old, stored, &mut errors),
+        Some(old) if strict => {
+            meta::update(old, stored, &mut errors);
+            other::event_update(old, stored, &mut errors);
+        }
         _ => {}
     }
     errors.list
@@ -118,7 +133,7 @@ pub fn update(gvk: &Gvk, old: &Value, new: &Value) -> Vec<FieldError> {
         }
         ("batch", "Job") => batch::job_update(old, new, errors_of),
         ("", "Service") => service::update(old, new, errors_of),
-        ("discovery.k8s.io", "EndpointSlice") => service::endpoint_slice_update(old, new, errors_of),
+        ("discovery.k8s.io", "EndpointSlice") => endpoints::slice_update(old, new, errors_of),
         ("", "ConfigMap") => other::immutable_data(old, new, errors_of),
         ("", "Secret") => {
             errors_of.immutable("type", &old["type"], &new["type"]);
@@ -174,8 +189,7 @@ pub fn update(gvk: &Gvk, old: &Value, new: &Value) -> Vec<FieldError> {
         }
         _ => {}
     }
-    // Every update begins with its metadata, whatever the kind does.
-    let mut list = metadata.list.clone();
+    let mut list = any_update(old, new);
     for pass in passes(gvk) {
         let part = match pass {
             Pass::Metadata => &metadata,
@@ -205,7 +219,7 @@ enum Pass {
 fn passes(gvk: &Gvk) -> &'static [Pass] {
     use Pass::{Fixed, Metadata, Name, Whole};
     match (gvk.group.as_str(), gvk.kind.as_str()) {
-        ("policy", "PodDisruptionBudget") => &[Whole],
+        ("policy", "PodDisruptionBudget") | ("", "Event") => &[Whole],
         ("", "PersistentVolume") => &[Name, Whole, Name, Whole, Fixed],
         ("storage.k8s.io", "VolumeAttachment" | "CSINode")
         | ("discovery.k8s.io", "EndpointSlice")
@@ -223,7 +237,8 @@ fn passes(gvk: &Gvk) -> &'static [Pass] {
         | ("rbac.authorization.k8s.io", _)
         | ("storage.k8s.io", "StorageClass" | "CSIStorageCapacity")
         | ("node.k8s.io", "RuntimeClass") => &[Name, Whole, Metadata, Fixed],
-        ("", "PersistentVolumeClaim" | "ServiceAccount" | "Endpoints")
+        ("", "PersistentVolumeClaim" | "ServiceAccount" | "Endpoints" | "Pod")
+        | ("apps", "ControllerRevision")
         | ("networking.k8s.io", "Ingress")
         | ("apiregistration.k8s.io", "APIService") => &[Metadata, Name, Whole, Fixed],
         ("", "ConfigMap" | "Secret")
@@ -236,9 +251,12 @@ fn passes(gvk: &Gvk) -> &'static [Pass] {
 
 /// Validates an update of `/status`, after `strategy::prepare_status_update`.
 pub fn status_update(gvk: &Gvk, old: &Value, new: &Value) -> Vec<FieldError> {
-    let mut errors = Errors::default();
-    meta::update(old, new, &mut errors);
-    meta::update(old, new, &mut errors);
+    let mut errors = Errors {
+        list: any_update(old, new),
+    };
+    if !matches!(gvk.kind.as_str(), "CronJob" | "PodDisruptionBudget") {
+        meta::update(old, new, &mut errors);
+    }
     match (gvk.group.as_str(), gvk.kind.as_str()) {
         ("apps", kind @ ("Deployment" | "ReplicaSet" | "StatefulSet" | "DaemonSet")) => {
             workload::status(kind, new, &mut errors);
@@ -298,7 +316,7 @@ fn content(gvk: &Gvk, old: Option<&Value>, object: &Value, errors: &mut Errors) 
                 batch::whole_spec(&object["spec"], errors);
             }
         }
-        ("batch", "CronJob") => batch::cron_job(object, old, errors),
+        ("batch", "CronJob") => cron_job::check(object, old, errors),
         ("autoscaling", "HorizontalPodAutoscaler") => autoscaling::autoscaler(object, errors),
         ("apiregistration.k8s.io", "APIService") => aggregation::service(object, errors),
         ("", "LimitRange") => quota::limit_range(object, errors),
@@ -309,8 +327,8 @@ fn content(gvk: &Gvk, old: Option<&Value>, object: &Value, errors: &mut Errors) 
         ("networking.k8s.io", "IPAddress") => network::ip_address(object, errors),
         ("networking.k8s.io", "ServiceCIDR") if old.is_none() => network::service_cidr(object, errors),
         ("", "Service") => service::service(object, errors),
-        ("", "Endpoints") => service::endpoints(old, object, errors),
-        ("discovery.k8s.io", "EndpointSlice") => service::endpoint_slice(old, object, errors),
+        ("", "Endpoints") => endpoints::endpoints(old, object, errors),
+        ("discovery.k8s.io", "EndpointSlice") => endpoints::slice(old, object, errors),
         ("", "ConfigMap") => other::config_map(object, errors),
         ("", "Secret") => other::secret(object, errors),
         ("", "Node") => other::node(object, errors),
