@@ -30,6 +30,7 @@
 //! | [`time`] | points in time as objects carry them |
 //! | [`csr`] | certificate signing requests |
 //! | [`table`] | printer columns |
+//! | [`cost`] | what expressions in CEL cost, and how much they may |
 //! | [`crd`] | custom resources: structural schemas and all of the above for them |
 //! | [`dry_run`] | the rules in their order: what the API server would answer to the creation of an object |
 //!
@@ -37,6 +38,7 @@
 //! Of an update: patch or decode, default, admission, `strategy::prepare_update`, `validate::update`, store.
 
 pub mod apply;
+pub mod cost;
 pub mod crd;
 pub mod csr;
 pub mod defaults;

@@ -1,29 +1,102 @@
 //! `x-kubernetes-validations`: expressions that custom resources have to satisfy.
 
+use crate::cost::{Cost, MOST_PER_CALL, MOST_PER_OBJECT, longest};
 use crate::status::FieldError;
+use kube_cel::cel::Program;
 use kube_cel::{CompiledSchema, Validator, compile_schema};
 use serde_json::Value;
+use std::collections::BTreeMap;
 
 /// The name of the rules in a schema.
 const RULES: &str = "x-kubernetes-validations";
 
-/// The compiled rules of a schema; `None` where it has none.
-pub(super) fn compile(document: &Value) -> Option<CompiledSchema> {
-    has_rules(document).then(|| compile_schema(document))
+/// The compiled rules of a schema.
+#[derive(Debug)]
+pub(super) struct Rules {
+    schema: CompiledSchema,
+    /// What the rules cost, by their texts.
+    costs: BTreeMap<String, Cost>,
 }
 
-fn has_rules(schema: &Value) -> bool {
+/// The compiled rules of a schema; `None` where it has none.
+pub(super) fn compile(document: &Value) -> Option<Rules> {
+    let mut costs = BTreeMap::new();
+    add_costs(document, &mut costs);
+    (!costs.is_empty()).then(|| Rules {
+        schema: compile_schema(document),
+        costs,
+    })
+}
+
+fn add_costs(schema: &Value, costs: &mut BTreeMap<String, Cost>) {
     match schema {
-        Value::Object(members) => members.contains_key(RULES) || members.values().any(has_rules),
-        Value::Array(items) => items.iter().any(has_rules),
-        _ => false,
+        Value::Object(members) => {
+            for rule in members.get(RULES).and_then(Value::as_array).into_iter().flatten() {
+                let text = rule["rule"].as_str().unwrap_or_default();
+                // One that does not compile fails when it is evaluated.
+                let cost = Program::compile(text).map(|program| Cost::of(&program));
+                costs.insert(text.to_owned(), cost.unwrap_or_default());
+            }
+            members.values().for_each(|value| add_costs(value, costs));
+        }
+        Value::Array(items) => items.iter().for_each(|value| add_costs(value, costs)),
+        _ => {}
+    }
+}
+
+impl Rules {
+    /// Adds the steps of all rules that the value and its parts have to satisfy. An error names the rule that
+    /// alone takes too many.
+    fn steps<'s>(&self, schema: &'s Value, value: &Value, steps: &mut u64) -> Result<(), &'s Value> {
+        if value.is_null() {
+            return Ok(());
+        }
+        for rule in schema[RULES].as_array().into_iter().flatten() {
+            let cost = rule["rule"].as_str().and_then(|text| self.costs.get(text));
+            let of_one = cost.map_or(0, |cost| cost.steps(longest(value).max(1)));
+            if of_one > MOST_PER_CALL {
+                return Err(rule);
+            }
+            *steps = steps.saturating_add(of_one);
+        }
+        match value {
+            Value::Array(items) => items
+                .iter()
+                .try_for_each(|item| self.steps(&schema["items"], item, steps)),
+            Value::Object(members) => members.iter().try_for_each(|(name, value)| {
+                let part = match &schema["properties"][name] {
+                    Value::Null => &schema["additionalProperties"],
+                    property => property,
+                };
+                self.steps(part, value, steps)
+            }),
+            _ => Ok(()),
+        }
+    }
+
+    /// What is wrong with an object whose rules cost too much to be evaluated.
+    fn too_dear(&self, schema: &Value, object: &Value) -> Option<String> {
+        let mut steps = 0;
+        match self.steps(schema, object, &mut steps) {
+            Err(rule) => {
+                let text = |name: &str| rule[name].as_str().map(str::trim).filter(|text| !text.is_empty());
+                let rule = text("message").or(text("rule")).unwrap_or_default();
+                Some(format!(
+                    "'operation cancelled: actual cost limit exceeded': no further validation rules will be run due to \
+                     call cost exceeds limit for rule: {rule}"
+                ))
+            }
+            Ok(()) => (steps > MOST_PER_OBJECT).then(|| {
+                "validation failed due to running out of cost budget, no further validation rules will be run".to_owned()
+            }),
+        }
     }
 }
 
 /// Adds to what is wrong with an object which rules it breaks. Where the object is not what its schema says,
 /// no rule is evaluated, and that is what is added.
 pub(super) fn add(
-    (compiled, document): (&CompiledSchema, &Value),
+    (rules, document): (&Rules, &Value),
     new: &Value,
     old: Option<&Value>,
     errors: &mut Vec<FieldError>,
@@ -45,7 +118,15 @@ pub(super) fn add(
         });
         return;
     }
-    let Err(broken) = Validator::new().validate_compiled(compiled, new, old) else {
+    if let Some(why) = rules.too_dear(document, new) {
+        errors.push(FieldError {
+            reason: "FieldValueInvalid",
+            field: "<nil>".to_owned(),
+            message: format!("Invalid value: \"object\": {why}"),
+        });
+        return;
+    }
+    let Err(broken) = Validator::new().validate_compiled(&rules.schema, new, old) else {
         return;
     };
     for broken in broken.into_vec() {

@@ -22,7 +22,6 @@ use crate::table::{Column, Row};
 use crate::validate;
 use columns::PrinterColumn;
 use jiff::Timestamp;
-use kube_cel::CompiledSchema;
 use serde_json::{Value, json};
 use std::sync::Arc;
 use structural::Structural;
@@ -60,7 +59,7 @@ pub struct CustomKind {
     pub selectable_fields: Vec<String>,
     schema: Structural,
     document: Value,
-    expressions: Option<Arc<CompiledSchema>>,
+    expressions: Option<Arc<expressions::Rules>>,
     columns: Vec<PrinterColumn>,
 }
 

@@ -361,6 +361,51 @@ fn ruled() -> CustomKind {
     CustomKind::compile(&crd, "v1").unwrap()
 }
 
+/// A list of lists, each of which has a rule with one loop; the whole has one with three.
+fn costly(rule: &str) -> CustomKind {
+    let schema = json!({"type": "object", "properties": {"spec": {
+        "type": "object",
+        "properties": {"rows": {
+            "type": "array",
+            "x-kubernetes-validations": [{"rule": rule}],
+            "items": {
+                "type": "array", "items": {"type": "integer"},
+                "x-kubernetes-validations": [{"rule": "self.all(a, a >= 0 && a < 10 && a != 7)"}],
+            },
+        }},
+    }}});
+    let crd = json!({"spec": {"group": "example.com", "names": {"kind": "Cost", "plural": "costs"},
+        "scope": "Namespaced",
+        "versions": [{"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": schema}}]}});
+    CustomKind::compile(&crd, "v1").unwrap()
+}
+
+const CUBE: &str = "self.all(a, self.all(b, self.all(c, true)))";
+
+#[rstest]
+#[case::cheap("true", 100, "")]
+#[case::one_that_is_too_dear(
+    CUBE,
+    200,
+    "'operation cancelled: actual cost limit exceeded': no further validation rules will be \
+    run due to call cost exceeds limit for rule: self.all(a, self.all(b, self.all(c, true)))"
+)]
+#[case::the_same_on_less(CUBE, 20, "")]
+#[case::all_together(
+    "true",
+    1_100,
+    "validation failed due to running out of cost budget, no further validation rules will \
+    be run"
+)]
+fn rules_that_cost_too_much_are_not_evaluated(#[case] rule: &str, #[case] size: usize, #[case] wrong: &str) {
+    let rows = vec![vec![1; size]; size];
+    let object = json!({"apiVersion": "example.com/v1", "kind": "Cost", "metadata": {"name": "a"}, "spec": {"rows": rows}});
+    let errors = costly(rule).validate_create(&object);
+    let shown: Vec<String> = errors.iter().map(|error| error.message.clone()).collect();
+    let expected = format!("Invalid value: \"object\": {wrong}");
+    assert_eq!(shown, if wrong.is_empty() { vec![] } else { vec![expected] });
+}
+
 #[rstest]
 #[case::holds(json!({"min": 1, "max": 2, "fixed": "x"}), &[])]
 #[case::path(json!({"min": 3, "max": 2}), &["spec.min: Forbidden: failed rule: self.min <= self.max"])]

@@ -1,38 +1,28 @@
 //! Expressions in CEL over `object`, `oldObject` and `request`. The variable `authorizer` is not there.
 
 use super::versioned::Versioned;
+use evenkeel_kube_rules::cost::{Cost, MOST_PER_CALL, longest};
 use kube_cel::KubeCelExt;
-use kube_cel::cel::common::ast::{EntryExpr, Expr, IdedEntryExpr, IdedExpr};
 use kube_cel::cel::objects::{Key, Map};
 use kube_cel::cel::{Context, Program, Value as Cel};
 use serde_json::Value;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// The most steps that one evaluation may take (upstream's `PerCallLimit`). Upstream counts them while it
-/// evaluates; here they are computed beforehand, as if each loop went over the longest list or map of the
-/// request. A list that a function makes of a text is not counted.
-const MOST_STEPS: u64 = 1_000_000;
-
 /// An expression, compiled once.
 pub(super) struct Expression {
     text: String,
     program: Result<Program, String>,
-    /// How many parts of it are evaluated within how many loops, by the number of loops.
-    parts: Vec<u64>,
+    cost: Cost,
 }
 
 impl Expression {
     pub(super) fn new(text: &str) -> Self {
         let program = Program::compile(text).map_err(|error| error.to_string());
-        let mut parts = Vec::new();
-        if let Ok(program) = &program {
-            count(program.expression(), 0, &mut parts);
-        }
         Self {
             text: text.to_owned(),
+            cost: program.as_ref().map(Cost::of).unwrap_or_default(),
             program,
-            parts,
         }
     }
 
@@ -44,7 +34,7 @@ impl Expression {
     pub(super) fn evaluate(&self, scope: &Scope) -> Result<Cel, String> {
         let failed = |why: &str| format!("expression '{}' resulted in error: {why}", self.text);
         let program = self.program.as_ref().map_err(|error| failed(error))?;
-        if self.steps(scope.longest) > MOST_STEPS {
+        if self.cost.steps(scope.longest) > MOST_PER_CALL {
             return Err(failed("operation cancelled: actual cost limit exceeded"));
         }
         program
@@ -62,48 +52,6 @@ impl Expression {
                 other.type_of()
             )),
         }
-    }
-
-    fn steps(&self, longest: u64) -> u64 {
-        // Horner's scheme: the part within most loops is multiplied most often.
-        let within = |steps: u64, parts: &u64| steps.saturating_mul(longest).saturating_add(*parts);
-        self.parts.iter().rev().fold(0, within)
-    }
-}
-
-/// Adds the parts of an expression that is evaluated within that many loops.
-fn count(expression: &IdedExpr, loops: usize, parts: &mut Vec<u64>) {
-    if parts.len() <= loops {
-        parts.resize(loops + 1, 0);
-    }
-    if let Some(count) = parts.get_mut(loops) {
-        *count += 1;
-    }
-    let entry = |entry: &IdedEntryExpr, parts: &mut Vec<u64>| match &entry.expr {
-        EntryExpr::StructField(field) => count(&field.value, loops, parts),
-        EntryExpr::MapEntry(entry) => {
-            count(&entry.key, loops, parts);
-            count(&entry.value, loops, parts);
-        }
-    };
-    match &expression.expr {
-        Expr::Call(call) => {
-            for part in call.target.as_deref().into_iter().chain(&call.args) {
-                count(part, loops, parts);
-            }
-        }
-        Expr::Comprehension(of) => {
-            count(&of.iter_range, loops, parts);
-            count(&of.accu_init, loops, parts);
-            count(&of.loop_cond, loops + 1, parts);
-            count(&of.loop_step, loops + 1, parts);
-            count(&of.result, loops, parts);
-        }
-        Expr::List(list) => list.elements.iter().for_each(|part| count(part, loops, parts)),
-        Expr::Map(map) => map.entries.iter().for_each(|one| entry(one, parts)),
-        Expr::Select(select) => count(&select.operand, loops, parts),
-        Expr::Struct(of) => of.entries.iter().for_each(|one| entry(one, parts)),
-        Expr::Unspecified | Expr::Ident(_) | Expr::Literal(_) => {}
     }
 }
 
@@ -148,14 +96,6 @@ impl Scope {
         let map = Arc::new(values);
         self.context
             .add_variable_from_value("variables", Cel::Map(Map { map }));
-    }
-}
-
-fn longest(value: &Value) -> u64 {
-    match value {
-        Value::Array(items) => items.iter().map(longest).fold(items.len() as u64, u64::max),
-        Value::Object(members) => members.values().map(longest).fold(members.len() as u64, u64::max),
-        _ => 0,
     }
 }
 
