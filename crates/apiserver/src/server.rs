@@ -6,7 +6,7 @@ use crate::access::Access;
 use crate::access::tokens::KeyError;
 use crate::allocator::Allocator;
 use crate::http::Caller;
-use crate::kinds::Registry;
+use crate::kinds::{Registry, Resource};
 use crate::kubelet;
 use crate::kubelet::Kubelets;
 use crate::lifetime::Lifetime;
@@ -15,11 +15,18 @@ use crate::request::UserInfo;
 use crate::signing::controller::State;
 use crate::state::Shared;
 use crate::store::Store;
+use crate::traffic::Traffic;
+use axum::body::Body;
+use axum::response::IntoResponse;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use bytes::Bytes;
+use evenkeel_kube_rules::gvk::Gvk;
 use evenkeel_net::admin::Admin;
 use evenkeel_net::pki::{Ca, Identity, PkiError, ServerNames, Validity};
 use evenkeel_net::serve::{PeerIdentity, ServerTls, serve_https};
+use futures::stream;
+use http::Response;
 use jiff::Timestamp;
 use serde_json::json;
 use std::io;
@@ -33,6 +40,12 @@ use tokio_util::sync::CancellationToken;
 #[derive(Clone)]
 pub struct ApiServer {
     inner: Arc<Shared>,
+}
+
+impl std::fmt::Debug for ApiServer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ApiServer").finish_non_exhaustive()
+    }
 }
 
 /// Why a server could not be made.
@@ -69,6 +82,16 @@ impl ApiServer {
 
     /// The same with an authority that exists already.
     pub fn with_ca(options: Options, ca: Ca) -> Result<Self, ServerError> {
+        Self::with_traffic(options, ca, None)
+    }
+
+    /// A server whose requests are recorded and may be intercepted.
+    pub(crate) fn under_test(options: Options, traffic: Traffic) -> Result<Self, ServerError> {
+        let ca = Ca::new("evenkeel-apiserver", valid_for(10 * YEAR))?;
+        Self::with_traffic(options, ca, Some(traffic))
+    }
+
+    fn with_traffic(options: Options, ca: Ca, traffic: Option<Traffic>) -> Result<Self, ServerError> {
         let identity = ca.issue_client(kubelet::USER, kubelet::GROUPS, valid_for(10 * YEAR))?;
         let kubelets = Kubelets::new(&options.kubelet, &identity, ca.certificate_pem())?;
         let inner = Shared {
@@ -83,6 +106,7 @@ impl ApiServer {
             ca,
             admin: Admin::new("apiserver"),
             options,
+            traffic,
         };
         bootstrap::fill(&inner);
         Ok(Self {
@@ -93,24 +117,23 @@ impl ApiServer {
     /// A client inside the process, as a cluster administrator (`system:masters`). No sockets are involved.
     /// Call it inside a tokio runtime.
     pub fn client(&self) -> kube::Client {
-        self.client_as("kubernetes-admin", &["system:masters"])
+        self.client_as(ADMIN.0, ADMIN.1)
     }
 
     /// The same, as another user: its requests pass authorization and admission as that user's. Like any
     /// client, it gets errors while the server is down after a [`crash`](Self::crash).
     pub fn client_as(&self, user: &str, groups: &[&str]) -> kube::Client {
         let inner = self.inner.clone();
-        let caller = in_process(user, groups);
-        let service = tower::service_fn(move |request: http::Request<kube::client::Body>| {
-            let (inner, caller) = (inner.clone(), caller.clone());
-            async move {
-                let life = inner.lifetime.present().ok_or_else(down)?;
-                let request = request.map(axum::body::Body::new);
-                let answer = crate::http::handle(inner, caller, request, Some(life.clone()));
-                life.run_until_cancelled(answer).await.ok_or_else(down)
-            }
-        });
-        kube::Client::new(service, "default")
+        client(
+            move || Some(inner.clone()),
+            Caller::Process(in_process(user, groups)),
+        )
+    }
+
+    /// The same for a server of which the client is no owner: it fails once the server is dropped.
+    pub(crate) fn borrowed_client_as(&self, user: &str, groups: &[&str]) -> kube::Client {
+        let inner = Arc::downgrade(&self.inner);
+        client(move || inner.upgrade(), Caller::Process(in_process(user, groups)))
     }
 
     /// A client inside the process that no [`crash`](Self::crash) touches, as a cluster administrator: its
@@ -118,15 +141,13 @@ impl ApiServer {
     /// what becomes of the objects meanwhile. Call it inside a tokio runtime.
     pub fn observer(&self) -> kube::Client {
         let inner = self.inner.clone();
-        let caller = in_process("kubernetes-admin", &["system:masters"]);
-        let service = tower::service_fn(move |request: http::Request<kube::client::Body>| {
-            let (inner, caller) = (inner.clone(), caller.clone());
-            async move {
-                let request = request.map(axum::body::Body::new);
-                Ok::<_, io::Error>(crate::http::handle(inner, caller, request, None).await)
-            }
-        });
-        kube::Client::new(service, "default")
+        client(move || Some(inner.clone()), Caller::Observer(administrator()))
+    }
+
+    /// The same for a server of which the client is no owner.
+    pub(crate) fn borrowed_observer(&self) -> kube::Client {
+        let inner = Arc::downgrade(&self.inner);
+        client(move || inner.upgrade(), Caller::Observer(administrator()))
     }
 
     /// Goes down as a process that is killed: every listener of [`serve`](Self::serve) is closed, so that
@@ -154,6 +175,21 @@ impl ApiServer {
     /// (`Expired`) from now on. Watches that are open have seen everything up to now, and go on.
     pub fn forget_history(&self) {
         self.inner.store.compact();
+    }
+
+    /// Goes down as a network that is cut, or comes back from that: as [`crash`](Self::crash) and
+    /// [`come_back`](Self::come_back), but the history is kept.
+    pub(crate) fn set_reachable(&self, reachable: bool) {
+        if reachable {
+            self.inner.lifetime.begin(|| ());
+        } else {
+            self.inner.lifetime.end();
+        }
+    }
+
+    /// The resource of a kind, if it is served.
+    pub(crate) fn resource(&self, gvk: &Gvk) -> Option<Arc<Resource>> {
+        self.inner.registry.snapshot().by_gvk(gvk).cloned()
     }
 
     /// The authority behind the serving certificate and behind client certificates.
@@ -266,9 +302,15 @@ impl ApiServer {
                     Some(life) => life.run_until_cancelled(answer).await,
                     None => None,
                 };
-                answered.unwrap_or_else(|| {
-                    axum::response::IntoResponse::into_response(http::StatusCode::SERVICE_UNAVAILABLE)
-                })
+                match answered {
+                    Some(Ok(answer)) => answer,
+                    // A body that fails at once makes hyper close the connection, or reset the stream, before
+                    // it has sent anything of the answer.
+                    Some(Err(disconnected)) => Response::new(Body::from_stream(stream::once(async move {
+                        Err::<Bytes, _>(io::Error::from(disconnected))
+                    }))),
+                    None => IntoResponse::into_response(http::StatusCode::SERVICE_UNAVAILABLE),
+                }
             }
         })
     }
@@ -296,14 +338,40 @@ fn down() -> io::Error {
     io::Error::new(io::ErrorKind::ConnectionRefused, "the API server is down")
 }
 
-fn in_process(user: &str, groups: &[&str]) -> Caller {
+/// A client inside the process of the server that `reach` finds, if it is still there.
+fn client(reach: impl Fn() -> Option<Arc<Shared>> + Clone + Send + 'static, caller: Caller) -> kube::Client {
+    let service = tower::service_fn(move |request: http::Request<kube::client::Body>| {
+        let (reached, caller) = (reach(), caller.clone());
+        async move {
+            let server = reached.ok_or_else(down)?;
+            let request = request.map(Body::new);
+            if let Caller::Observer(_) = caller {
+                return Ok(crate::http::handle(server, caller, request, None).await?);
+            }
+            let life = server.lifetime.present().ok_or_else(down)?;
+            let answer = crate::http::handle(server, caller, request, Some(life.clone()));
+            let answer = life.run_until_cancelled(answer).await.ok_or_else(down)?;
+            Ok::<_, io::Error>(answer?)
+        }
+    });
+    kube::Client::new(service, "default")
+}
+
+/// The user of clients and kubeconfigs where nobody else is named, and its groups.
+pub(crate) const ADMIN: (&str, &[&str]) = ("kubernetes-admin", &["system:masters"]);
+
+fn administrator() -> UserInfo {
+    in_process(ADMIN.0, ADMIN.1)
+}
+
+fn in_process(user: &str, groups: &[&str]) -> UserInfo {
     let mut groups: Vec<String> = groups.iter().map(|&group| group.to_owned()).collect();
     if !groups.iter().any(|group| group == "system:authenticated") {
         groups.push("system:authenticated".to_owned());
     }
-    Caller::Process(UserInfo {
+    UserInfo {
         name: user.to_owned(),
         groups,
         ..UserInfo::default()
-    })
+    }
 }

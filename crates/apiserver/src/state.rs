@@ -9,6 +9,7 @@ use crate::lifetime::Lifetime;
 use crate::options::Options;
 use crate::signing::controller::{Controllers, State};
 use crate::store::Store;
+use crate::traffic::Traffic;
 use evenkeel_net::admin::Admin;
 use evenkeel_net::pki::Ca;
 use std::sync::Arc;
@@ -26,6 +27,8 @@ pub(crate) struct Shared {
     pub(crate) usage: Arc<Measurements>,
     pub(crate) signing: State,
     pub(crate) lifetime: Lifetime,
+    /// Of a server for tests alone.
+    pub(crate) traffic: Option<Traffic>,
 }
 
 impl Shared {

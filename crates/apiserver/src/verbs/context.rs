@@ -8,6 +8,7 @@ use crate::request::query::{Query, WriteOptions};
 use crate::request::{Attributes, Operation, RequestInfo, UserInfo};
 use crate::state::Shared;
 use crate::store::{Table, key};
+use crate::traffic::RecordedRequest;
 use bytes::Bytes;
 use evenkeel_kube_rules::gvk::Gvk;
 use evenkeel_kube_rules::status::{ApiError, ApiResult, FieldError};
@@ -31,6 +32,8 @@ pub(crate) struct Context {
     pub(crate) form: Form,
     /// Ends streams when the listener stops.
     pub(crate) shutdown: Option<CancellationToken>,
+    /// As a test sees the request, where one looks at it.
+    pub(crate) recorded: Option<Arc<RecordedRequest>>,
     pub(crate) warnings: Mutex<Vec<String>>,
 }
 

@@ -6,10 +6,12 @@ mod custom;
 mod deletion;
 mod eviction;
 mod kubelet;
+mod limits;
 mod objects;
 mod protobuf;
 mod served;
 mod signing;
+mod test_server;
 mod upstream;
 mod watches;
 

@@ -22,6 +22,9 @@ use tokio_util::sync::CancellationToken;
 
 /// Events read from the store, and objects encoded, at a time.
 const PORTION: usize = 128;
+/// From this size on, in bytes, a portion is sent before more is encoded: what a watch whose client does not
+/// read holds in memory.
+const PORTION_BYTES: usize = 1024 * 1024;
 /// Between bookmarks; upstream's number.
 const BOOKMARK_EVERY: Duration = Duration::from_secs(60);
 /// The last bookmark comes this long before the end; upstream's number.
@@ -170,8 +173,13 @@ impl Watcher {
 
     fn initial_frames(&mut self) -> Option<Bytes> {
         let mut frames = BytesMut::new();
-        let portion = self.initial.len().min(PORTION);
-        for object in self.initial.drain(..portion) {
+        for _ in 0..PORTION {
+            if frames.len() >= PORTION_BYTES {
+                break;
+            }
+            let Some(object) = self.initial.pop_front() else {
+                break;
+            };
             frames.extend_from_slice(&self.framer.object("ADDED", &object));
         }
         if self.initial.is_empty() && self.marks_initial {
@@ -201,8 +209,12 @@ impl Watcher {
             }
         };
         for event in &events {
-            if self.is_here(&event.key) {
+            if self.is_here(&event.key) && !self.is_hidden(&event.key) {
                 self.event_frame(event, frames);
+            }
+            if frames.len() >= PORTION_BYTES {
+                self.position = event.resource_version;
+                return true;
             }
         }
         self.position = position;
@@ -216,6 +228,15 @@ impl Watcher {
                 .strip_prefix(namespace.as_str())
                 .is_some_and(|rest| rest.starts_with('/')),
         }
+    }
+
+    /// Whether a fault of a test hides the events of this object from this watch.
+    fn is_hidden(&self, key: &str) -> bool {
+        let (Some(traffic), Some(watch)) = (&self.context.server.traffic, &self.context.recorded) else {
+            return false;
+        };
+        let (namespace, name) = key.split_once('/').unwrap_or(("", key));
+        traffic.hides(watch, namespace, name)
     }
 
     /// What an event is to this watch: an object that enters the selection is added, one that leaves is
