@@ -6,7 +6,7 @@ mod tests;
 
 use crate::kubelet::{KubeletOptions, KubeletTrust, check_authority};
 use crate::options::Options;
-use crate::server::{ApiServer, ServerError};
+use crate::server::{ADMIN, ApiServer, ServerError};
 use clap::{Args, ValueEnum};
 use evenkeel_net::pki::{Ca, PkiError, ServerNames};
 use files::{Pending, read_if_there};
@@ -15,9 +15,6 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
-
-/// User and group of the kubeconfig and of `admin.crt`.
-const ADMIN: (&str, &[&str]) = ("kubernetes-admin", &["system:masters"]);
 
 /// Runs the embedded Kubernetes API server alone: for tests and experiments, never for production.
 #[derive(Args, Clone, Debug)]
@@ -182,6 +179,9 @@ async fn run_to(
         None => None,
     };
     let options = args.options()?;
+    if let Some(warning) = args.warning() {
+        tracing::warn!("{warning}");
+    }
     let asked = SocketAddr::new(args.bind, args.port);
     let listener = TcpListener::bind(asked)
         .await
@@ -219,6 +219,26 @@ async fn run_to(
 }
 
 impl ApiServerArgs {
+    /// What the operator should know of these settings before somebody else finds out.
+    fn warning(&self) -> Option<String> {
+        if self.authorization_mode != AuthorizationMode::AlwaysAllow {
+            return None;
+        }
+        let who = if self.anonymous_auth {
+            "everybody who reaches this server may do everything, without a credential"
+        } else {
+            "every user with a credential may do everything"
+        };
+        let whence = if self.bind.is_loopback() {
+            String::new()
+        } else {
+            format!(", and --bind {} lets other machines reach it", self.bind)
+        };
+        Some(format!(
+            "--authorization-mode always-allow: {who}{whence}; leave the flag out to have RBAC decide"
+        ))
+    }
+
     fn options(&self) -> Result<Options, CliError> {
         Ok(Options {
             default_not_ready_toleration_seconds: self.default_not_ready_toleration_seconds,

@@ -206,3 +206,38 @@ fn an_authority_of_kubelets_that_cannot_be_read_is_the_callers_mistake() {
     let trust = args(&flag).options().unwrap().kubelet.trust;
     assert_eq!(trust, KubeletTrust::Authority(ca.certificate_pem().to_owned()));
 }
+
+#[tokio::test]
+async fn whoever_allows_everything_is_warned() {
+    let log = evenkeel_testkit::log::Log::capture();
+    let all = "--authorization-mode=always-allow";
+    for (line, warning) in [
+        (&[][..], ""),
+        (
+            &[all],
+            "may do everything, without a credential; leave the flag out",
+        ),
+        (
+            &[all, "--anonymous-auth=false"],
+            "every user with a credential may do everything; ",
+        ),
+        (
+            &[all, "--bind=0.0.0.0"],
+            "and --bind 0.0.0.0 lets other machines reach it; ",
+        ),
+    ] {
+        run_once(args(line)).await.unwrap();
+        let warned = log.with(&["WARN", "--authorization-mode always-allow", warning]);
+        assert_eq!(
+            warned.len(),
+            usize::from(!warning.is_empty()),
+            "{line:?}: {log:?}"
+        );
+    }
+}
+
+#[test]
+fn only_this_machine_reaches_it_unless_told_otherwise() {
+    assert!(args(&[]).bind.is_loopback());
+    assert!(!args(&["--bind=::"]).bind.is_loopback());
+}
