@@ -111,8 +111,8 @@ impl TestServerBuilder {
     }
 
     /// An object that is there from the start: a type of `k8s-openapi`, a custom resource or its definition,
-    /// or JSON. Objects are created in the order in which they are named, by the rules of the API. One without
-    /// namespace, of a kind that has namespaces, is in `default`. A status is written afterwards.
+    /// or JSON. Objects are created in the order in which they are named, by the rules of the API. One
+    /// without namespace, of a kind that has namespaces, is in `default`. A status is written afterwards.
     pub fn object(mut self, object: impl Serialize) -> Self {
         self.objects
             .push(serde_json::to_value(object).map_err(TestServerError::Object));

@@ -1,8 +1,8 @@
 //! What expressions in CEL cost, computed before they are evaluated.
 //!
 //! Upstream counts the steps of an evaluation and stops it at a limit. Here the steps are computed
-//! beforehand, as if each loop went over the longest list or map that the expression can see. A list that a function
-//! makes of a text is not counted.
+//! beforehand, as if each loop went over the longest list or map that the expression can see. A list that a
+//! function makes of a text is not counted.
 
 use kube_cel::cel::Program;
 use kube_cel::cel::common::ast::{EntryExpr, Expr, IdedEntryExpr, IdedExpr};
