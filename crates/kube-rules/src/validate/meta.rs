@@ -13,7 +13,7 @@ const STANDARD_FINALIZERS: [&str; 3] = ["kubernetes", "orphan", "foregroundDelet
 /// Syntax of the names of a kind.
 fn name_errors(gvk: &Gvk, name: &str) -> Vec<String> {
     match (gvk.group.as_str(), gvk.kind.as_str()) {
-        ("", "Namespace" | "Service") => names::dns_label(name),
+        ("", "Namespace" | "Service") | ("apps", "StatefulSet") => names::dns_label(name),
         ("rbac.authorization.k8s.io", _) => names::path_segment(name),
         // Any name is good.
         ("certificates.k8s.io", "CertificateSigningRequest") => Vec::new(),

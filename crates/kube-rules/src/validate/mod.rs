@@ -1,14 +1,23 @@
 //! What Kubernetes refuses, with its texts.
 
+mod affinity;
+mod checks;
 mod container;
 mod control;
 mod coordination;
+mod environment;
 pub(crate) mod errors;
 mod meta;
 mod network;
 mod other;
 mod pod;
+mod pod_security;
+mod pod_status;
+mod pod_update;
 mod policy;
+mod probe;
+mod replication;
+pub(crate) mod resources;
 mod selector;
 mod service;
 mod signing;
@@ -16,6 +25,7 @@ mod storage;
 #[cfg(test)]
 mod tests;
 mod volume;
+mod warnings;
 mod workload;
 
 use crate::crd;
@@ -28,7 +38,10 @@ use serde_json::Value;
 pub fn create(gvk: &Gvk, object: &Value) -> Vec<FieldError> {
     let mut errors = Errors::default();
     meta::create(gvk, object, &mut errors);
-    content(gvk, object, &mut errors);
+    content(gvk, object, None, &mut errors);
+    if is_pod(gvk) {
+        pod::create(object, &mut errors);
+    }
     if gvk.kind == "CustomResourceDefinition" {
         errors.list.extend(crd::validate_definition(object));
     }
@@ -57,13 +70,15 @@ pub fn update(gvk: &Gvk, old: &Value, new: &Value) -> Vec<FieldError> {
     // twice.
     meta::update(old, new, &mut errors);
     meta::update(old, new, &mut errors);
-    content(gvk, new, &mut errors);
+    if is_pod(gvk) {
+        meta::create(gvk, new, &mut errors);
+    }
+    content(gvk, new, Some(old), &mut errors);
     let errors_of = &mut errors;
     match (gvk.group.as_str(), gvk.kind.as_str()) {
-        ("", "Pod") => pod::update(old, new, errors_of),
-        ("apps", kind @ ("Deployment" | "ReplicaSet" | "StatefulSet" | "DaemonSet")) => {
-            workload::update(kind, old, new, errors_of);
-        }
+        ("", "Pod") => pod_update::update(old, new, errors_of),
+        ("apps", "ControllerRevision") => errors_of.immutable("data", &old["data"], &new["data"]),
+        ("apps", kind) => replication::update(kind, old, new, errors_of),
         ("batch", "Job") => workload::job_update(old, new, errors_of),
         ("", "Service") => service::update(old, new, errors_of),
         ("discovery.k8s.io", "EndpointSlice") => service::endpoint_slice_update(old, new, errors_of),
@@ -72,7 +87,6 @@ pub fn update(gvk: &Gvk, old: &Value, new: &Value) -> Vec<FieldError> {
             errors_of.immutable("type", &old["type"], &new["type"]);
             other::immutable_data(old, new, errors_of);
         }
-        ("apps", "ControllerRevision") => errors_of.immutable("data", &old["data"], &new["data"]),
         ("node.k8s.io", "RuntimeClass") => {
             errors_of.immutable("handler", &old["handler"], &new["handler"]);
         }
@@ -109,10 +123,12 @@ pub fn status_update(gvk: &Gvk, old: &Value, new: &Value) -> Vec<FieldError> {
     let mut errors = Errors::default();
     meta::update(old, new, &mut errors);
     meta::update(old, new, &mut errors);
-    if let ("apps", kind @ ("Deployment" | "ReplicaSet" | "StatefulSet" | "DaemonSet")) =
-        (gvk.group.as_str(), gvk.kind.as_str())
-    {
-        workload::status(kind, new, &mut errors);
+    match (gvk.group.as_str(), gvk.kind.as_str()) {
+        ("", "Pod") => pod_status::update(old, new, &mut errors),
+        ("apps", kind) | ("", kind @ "ReplicationController") => {
+            replication::status(kind, old, new, &mut errors);
+        }
+        _ => {}
     }
     if is_signing_request(gvk) {
         signing::request(new, Some(old), &mut errors);
@@ -132,18 +148,67 @@ pub fn approval_update(gvk: &Gvk, old: &Value, new: &Value) -> Vec<FieldError> {
     errors.list
 }
 
+/// Validates an update of `/ephemeralcontainers` or `/resize` of a pod.
+pub fn pod_update(gvk: &Gvk, part: PodPart, old: &Value, new: &Value) -> Vec<FieldError> {
+    let mut errors = Errors::default();
+    meta::update(old, new, &mut errors);
+    meta::update(old, new, &mut errors);
+    meta::create(gvk, new, &mut errors);
+    pod::pod(new, Some(old), &mut errors);
+    match part {
+        PodPart::EphemeralContainers => pod_update::ephemeral_containers(old, new, &mut errors),
+        PodPart::Resize => pod_update::resize(old, new, &mut errors),
+    }
+    errors.list
+}
+
+/// What a subresource of pods may change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PodPart {
+    /// Containers for debugging.
+    EphemeralContainers,
+    /// Resources of containers.
+    Resize,
+}
+
+/// What Kubernetes accepts and warns of in a new object, after `strategy::prepare_create`.
+pub fn create_warnings(gvk: &Gvk, object: &Value) -> Vec<String> {
+    warnings::create(gvk, object)
+}
+
+/// The same, of what `strategy::prepare_create` takes away.
+pub fn early_warnings(gvk: &Gvk, object: &Value) -> Vec<String> {
+    warnings::before_create(gvk, object)
+}
+
+/// What Kubernetes accepts and warns of in an update of the main resource.
+pub fn update_warnings(gvk: &Gvk, old: &Value, new: &Value) -> Vec<String> {
+    warnings::update(gvk, old, new)
+}
+
+/// The same of an update of `/status`.
+pub fn status_warnings(gvk: &Gvk, new: &Value) -> Vec<String> {
+    warnings::status(gvk, new)
+}
+
+fn is_pod(gvk: &Gvk) -> bool {
+    gvk.group.is_empty() && gvk.kind == "Pod"
+}
+
 fn is_signing_request(gvk: &Gvk) -> bool {
     gvk.group == "certificates.k8s.io" && gvk.kind == "CertificateSigningRequest"
 }
 
 /// What is checked of every version of an object.
-fn content(gvk: &Gvk, object: &Value, errors: &mut Errors) {
+fn content(gvk: &Gvk, object: &Value, old: Option<&Value>, errors: &mut Errors) {
     match (gvk.group.as_str(), gvk.kind.as_str()) {
-        ("", "Pod") => pod::spec(&object["spec"], "spec", errors),
-        ("", "PodTemplate") => pod::template(&object["template"], "template", errors),
-        ("apps", kind @ ("Deployment" | "ReplicaSet" | "StatefulSet" | "DaemonSet")) => {
-            workload::create(kind, object, errors);
+        ("", "Pod") => pod::pod(object, old, errors),
+        ("", "PodTemplate") => {
+            let old = old.map(|old| &old["template"]);
+            pod::template_after(&object["template"], old, "template", errors);
         }
+        ("apps", kind @ ("Deployment" | "ReplicaSet" | "StatefulSet" | "DaemonSet"))
+        | ("", kind @ "ReplicationController") => replication::content(kind, object, old, errors),
         ("batch", "Job") => workload::job(&object["spec"], "spec", errors),
         ("batch", "CronJob") => workload::cron_job(object, errors),
         ("", "Service") => service::create(object, errors),
