@@ -195,7 +195,7 @@ fn plan(kind: &str, stored: &Value, options: &DeleteOptions, now: Timestamp) -> 
         bump_generation(&mut object);
         grace = Some(period);
     }
-    let finalizers = finalizers(metadata, options.propagation);
+    let finalizers = finalizers(kind, metadata, options.propagation);
     let held = !finalizers.is_empty();
     if held || metadata["finalizers"].is_array() {
         object["metadata"]["finalizers"] = json!(finalizers);
@@ -240,8 +240,9 @@ fn bump_generation(object: &mut Value) {
     }
 }
 
-/// The finalizers after the garbage collector's own are set as the propagation wants them.
-fn finalizers(metadata: &Value, propagation: Option<Propagation>) -> Vec<String> {
+/// The finalizers after the garbage collector's own are set as the propagation wants them. Where nobody says
+/// anything, a ReplicationController leaves its pods behind, as old clients expect.
+fn finalizers(kind: &str, metadata: &Value, propagation: Option<Propagation>) -> Vec<String> {
     let existing: Vec<&str> = metadata["finalizers"]
         .as_array()
         .into_iter()
@@ -250,7 +251,8 @@ fn finalizers(metadata: &Value, propagation: Option<Propagation>) -> Vec<String>
         .collect();
     let wants = |name: &str, policy: Propagation| match propagation {
         Some(propagation) => propagation == policy,
-        None => existing.contains(&name),
+        None if existing.contains(&ORPHAN) || existing.contains(&FOREGROUND) => existing.contains(&name),
+        None => kind == "ReplicationController" && name == ORPHAN,
     };
     let mut all: Vec<String> = existing
         .iter()
@@ -533,12 +535,15 @@ mod tests {
     fn propagation_is_a_finalizer_for_the_garbage_collector() {
         let object = json!({"metadata": {"finalizers": ["a", "orphan"]}});
         let metadata = &object["metadata"];
-        assert_eq!(finalizers(metadata, None), ["a", "orphan"]);
+        let kind = "ReplicationController";
+        assert_eq!(finalizers(kind, metadata, None), ["a", "orphan"]);
         assert_eq!(
-            finalizers(metadata, Some(Propagation::Foreground)),
+            finalizers(kind, metadata, Some(Propagation::Foreground)),
             ["a", "foregroundDeletion"]
         );
-        assert_eq!(finalizers(metadata, Some(Propagation::Background)), ["a"]);
+        assert_eq!(finalizers(kind, metadata, Some(Propagation::Background)), ["a"]);
+        assert_eq!(finalizers(kind, &json!({}), None), ["orphan"]);
+        assert_eq!(finalizers("ReplicaSet", &json!({}), None), [""; 0]);
     }
 
     #[test]
