@@ -147,6 +147,17 @@ impl Quantity {
         }
     }
 
+    /// Both amounts together, written as the first, or as the second where the first is nothing.
+    #[must_use]
+    pub fn plus(self, other: Self) -> Self {
+        let format = if self.is_zero() { other.format } else { self.format };
+        let most = i128::from(i64::MAX) * NANO;
+        Self {
+            nanos: (self.nanos + other.nanos).clamp(-most, most),
+            format,
+        }
+    }
+
     /// `true` below zero.
     pub fn is_negative(self) -> bool {
         self.nanos < 0

@@ -15,9 +15,20 @@ static UID: LazyLock<Regex> =
 /// Times of this century's third decade: objects of cases have none of these but those the servers took.
 static TIME: LazyLock<Regex> = LazyLock::new(|| regex(r"20[2-9]\d-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{6})?Z"));
 static TOKEN_VOLUME: LazyLock<Regex> = LazyLock::new(|| regex("kube-api-access-[a-z0-9]{5}"));
-static DUMP: LazyLock<Regex> = LazyLock::new(|| regex(r"(Invalid|Duplicate) value: [{\[][^\n]*?[}\]]: "));
+static DUMP: LazyLock<Regex> =
+    LazyLock::new(|| regex(r"(Invalid|Duplicate|Unsupported) value: [{\[][^\n]*?[}\]]: "));
 static PATCHED: LazyLock<Regex> =
     LazyLock::new(|| regex(r#"^(.*)Invalid value: "[{\[m].*": (json: |unable )"#));
+/// What follows is a listing of the differences of two Go structures.
+static CHANGES: LazyLock<Regex> = LazyLock::new(|| {
+    regex(
+        r"(?s)(pod updates may not change fields other than [^\n]*|ephemeral containers \S+ may not be changed)\n.*$",
+    )
+});
+/// A map that was sent empty is kept by Go's structures and not by canonical JSON.
+static NO_MAP: LazyLock<Regex> = LazyLock::new(|| {
+    regex(r"Invalid value: (?:null|\{\}): (`selector` does not match|only additions to spec.nodeSelector)")
+});
 /// Dumps of Go's structures hold addresses, and print maps in any order.
 static POINTER: LazyLock<Regex> = LazyLock::new(|| regex("0x[0-9a-f]{8,}|0xc[0-9a-f]+"));
 
@@ -165,8 +176,10 @@ impl Numbers {
         });
         let text = TIME.replace_all(&text, "{{time}}");
         let text = TOKEN_VOLUME.replace_all(&text, "kube-api-access-{{gen}}");
+        let text = NO_MAP.replace_all(&text, "Invalid value: {{none}}: ${1}");
         // Upstream dumps its internal structures, whose members are named and ordered otherwise.
         let text = DUMP.replace_all(&text, "${1} value: {{any}}: ");
+        let text = CHANGES.replace_all(&text, "${1}");
         // The patched object, whose members stand in the order of a Go structure where the patch left them.
         let text = PATCHED.replace_all(&text, "${1}Invalid value: {{any}}: ${2}");
         POINTER.replace_all(&text, "{{pointer}}").into_owned()

@@ -58,11 +58,13 @@ impl DeleteOptions {
             Self::from_value(&value)?
         };
         let gvr = &context.resource.gvr;
-        if (gvr.group.as_str(), gvr.resource.as_str()) == ("batch", "jobs") {
+        let job = (gvr.group.as_str(), gvr.resource.as_str()) == ("batch", "jobs");
+        // As old clients expect, whose pods outlive what made them.
+        if job || (gvr.group.is_empty() && gvr.resource == "replicationcontrollers") {
             options.by_default = Some(Propagation::Orphan);
-            if options.propagation.is_none() {
-                context.warn(vec![PODS_STAY.to_owned()]);
-            }
+        }
+        if job && options.propagation.is_none() {
+            context.warn(vec![PODS_STAY.to_owned()]);
         }
         Ok(options)
     }

@@ -8,6 +8,7 @@ use evenkeel_kube_rules::selector::FieldSelector;
 use evenkeel_kube_rules::status::{ApiError, ApiResult, FieldError};
 use evenkeel_kube_rules::strict::{Decoded, FieldValidation};
 use evenkeel_kube_rules::table::{Column, Row};
+use evenkeel_kube_rules::validate::PodPart;
 use evenkeel_kube_rules::{defaults, strategy, strict, table, validate};
 use jiff::Timestamp;
 use serde_json::Value;
@@ -131,8 +132,38 @@ impl<'a> Rules<'a> {
             }
             (Self::Custom(kind), _) => kind.validate_update(&as_served(kind, old), &as_served(kind, new)),
             (Self::Builtin { stored, .. }, Part::Approval) => validate::approval_update(stored, old, new),
-            // What these parts may change is grafted on the old object; the rest cannot differ.
-            (Self::Builtin { stored, .. }, _) => validate::status_update(stored, old, new),
+            (Self::Builtin { stored, .. }, Part::Status) => validate::status_update(stored, old, new),
+            (Self::Builtin { stored, .. }, Part::EphemeralContainers) => {
+                validate::pod_update(stored, PodPart::EphemeralContainers, old, new)
+            }
+            (Self::Builtin { stored, .. }, Part::Resize) => {
+                validate::pod_update(stored, PodPart::Resize, old, new)
+            }
+        }
+    }
+
+    /// Warnings of a new object before [`Rules::prepare_create`].
+    pub(crate) fn early_warnings(&self, object: &Value) -> Vec<String> {
+        match self {
+            Self::Builtin { stored, .. } => validate::early_warnings(stored, object),
+            Self::Custom(_) => Vec::new(),
+        }
+    }
+
+    /// Warnings of a new object that is valid.
+    pub(crate) fn create_warnings(&self, object: &Value) -> Vec<String> {
+        match self {
+            Self::Builtin { stored, .. } => validate::create_warnings(stored, object),
+            Self::Custom(_) => Vec::new(),
+        }
+    }
+
+    /// Warnings of an update that is valid.
+    pub(crate) fn update_warnings(&self, part: Part, old: &Value, new: &Value) -> Vec<String> {
+        match (self, part) {
+            (Self::Builtin { stored, .. }, Part::Main) => validate::update_warnings(stored, old, new),
+            (Self::Builtin { stored, .. }, Part::Status) => validate::status_warnings(stored, new),
+            _ => Vec::new(),
         }
     }
 
@@ -194,27 +225,7 @@ fn graft(part: Part, old: &Value, new: &Value) -> Value {
         Part::EphemeralContainers => {
             result["spec"]["ephemeralContainers"] = new["spec"]["ephemeralContainers"].clone();
         }
-        Part::Resize => {
-            for list in ["containers", "initContainers"] {
-                let resources = |name: &Value| {
-                    let containers = new["spec"][list].as_array()?;
-                    containers
-                        .iter()
-                        .find(|container| container["name"] == *name)
-                        .map(|container| container["resources"].clone())
-                };
-                for container in result["spec"]
-                    .get_mut(list)
-                    .and_then(Value::as_array_mut)
-                    .into_iter()
-                    .flatten()
-                {
-                    if let Some(resources) = resources(&container["name"]) {
-                        container["resources"] = resources;
-                    }
-                }
-            }
-        }
+        Part::Resize => resized(&mut result, old, new),
         Part::Approval => result["status"]["conditions"] = new["status"]["conditions"].clone(),
         Part::Main | Part::Status => {}
     }
@@ -225,6 +236,40 @@ fn graft(part: Part, old: &Value, new: &Value) -> Value {
         result["metadata"]["generation"] = (generation + 1).into();
     }
     result
+}
+
+/// Resources and resize policies of the pod and of its containers. Where the containers are others, all of
+/// the new spec stays, so that it is refused for that.
+fn resized(result: &mut Value, old: &Value, new: &Value) {
+    const LISTS: [&str; 2] = ["containers", "initContainers"];
+    let names = |object: &Value, list: &str| -> Vec<Value> {
+        let containers = object["spec"][list].as_array().into_iter().flatten();
+        containers.map(|container| container["name"].clone()).collect()
+    };
+    if LISTS
+        .iter()
+        .any(|list| names(old, list).len() != names(new, list).len())
+    {
+        result["spec"] = new["spec"].clone();
+        return;
+    }
+    result["spec"]["resources"] = new["spec"]["resources"].clone();
+    for list in LISTS {
+        if names(old, list) != names(new, list) {
+            result["spec"][list] = new["spec"][list].clone();
+            continue;
+        }
+        let containers = result["spec"].get_mut(list).and_then(Value::as_array_mut);
+        for (index, container) in containers.into_iter().flatten().enumerate() {
+            for name in ["resources", "resizePolicy"] {
+                match (new["spec"][list][index].get(name), container.as_object_mut()) {
+                    (Some(value), Some(members)) => drop(members.insert(name.to_owned(), value.clone())),
+                    (None, Some(members)) => drop(members.remove(name)),
+                    (_, None) => {}
+                }
+            }
+        }
+    }
 }
 
 fn remove_nulls(object: &mut Value) {

@@ -143,6 +143,7 @@ async fn insert(context: &Context, mut object: Value, options: &WriteOptions) ->
     let generates = object["metadata"]["name"].as_str().is_none_or(str::is_empty) && !prefix.is_empty();
     let mut attempts = if generates { NAMES } else { 1 };
     let mut object = to_stored(&context.resource, object);
+    context.warn(rules.early_warnings(&object));
     rules.prepare_create(&mut object);
     hooks::prepare_create(context, &mut object);
     loop {
@@ -151,6 +152,7 @@ async fn insert(context: &Context, mut object: Value, options: &WriteOptions) ->
         }
         let name = object["metadata"]["name"].as_str().unwrap_or_default().to_owned();
         context.valid(&object, rules.validate_create(&object))?;
+        context.warn(rules.create_warnings(&object));
         attributes.name.clone_from(&name);
         attributes.object = Some((*to_served(&context.resource, &Arc::new(object.clone()))).clone());
         let warnings = admission.validate(&attributes, context.reader()).await?;
@@ -398,6 +400,7 @@ fn check_update(context: &Context, part: Part, stored: &Value, mut new: Value) -
     hooks::prepare_update(context, part, stored, &mut new);
     services::carry_over(context, stored, &mut new);
     context.valid(&new, rules.validate_update(part, stored, &new))?;
+    context.warn(rules.update_warnings(part, stored, &new));
     Ok(new)
 }
 

@@ -3,6 +3,7 @@
 //! Objects are in canonical form here (see [`crate::strict`]): structs that Go always encodes are there,
 //! empty optional fields are not.
 
+mod image;
 mod other;
 mod pod;
 mod service;

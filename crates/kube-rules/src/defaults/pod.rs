@@ -1,17 +1,32 @@
 //! Pods and pod templates.
 
+use super::image::pull_policy;
 use super::{default, default_zero, items, present, text};
-use serde_json::{Value, json};
+use crate::validate::resources::{aggregate, is_pod_level, is_shared};
+use serde_json::{Map, Value, json};
 
 /// A pod: a template's defaults, and some that only pods get.
 pub(super) fn pod(object: &mut Value) {
+    if let Some(status) = present(object, "status") {
+        addresses(status);
+    }
     let spec = &mut object["spec"];
     pod_spec(spec);
+    // Upstream reads what old clients wrote for "at once".
+    if spec["terminationGracePeriodSeconds"]
+        .as_i64()
+        .is_some_and(|seconds| seconds < 0)
+    {
+        spec["terminationGracePeriodSeconds"] = json!(1);
+    }
     default(spec, "enableServiceLinks", json!(true));
     let host_network = spec["hostNetwork"] == json!(true);
     for list in ["containers", "initContainers"] {
+        items(spec, list).for_each(requests_from_limits);
+    }
+    whole_pod(spec);
+    for list in ["containers", "initContainers"] {
         for container in items(spec, list) {
-            requests_from_limits(container);
             if host_network {
                 for port in items(container, "ports") {
                     let number = port["containerPort"].clone();
@@ -19,6 +34,17 @@ pub(super) fn pod(object: &mut Value) {
                 }
             }
         }
+    }
+}
+
+/// The one address of old clients is the first of the list, and the first of the list is the one.
+fn addresses(status: &mut Value) {
+    let one = text(status, "podIP").to_owned();
+    let first = text(&status["podIPs"][0], "ip").to_owned();
+    if !one.is_empty() && one != first {
+        status["podIPs"] = json!([{"ip": one}]);
+    } else if one.is_empty() && !first.is_empty() {
+        status["podIP"] = json!(first);
     }
 }
 
@@ -100,17 +126,6 @@ fn http_get(handler: &mut Value) {
     }
 }
 
-/// `Always` for the tag `latest` or none, as `latest` moves.
-fn pull_policy(image: &str) -> &'static str {
-    if image.contains('@') {
-        return "IfNotPresent";
-    }
-    match image.rsplit('/').next().and_then(|name| name.split_once(':')) {
-        Some((_, tag)) if tag != "latest" => "IfNotPresent",
-        _ => "Always",
-    }
-}
-
 fn requests_from_limits(container: &mut Value) {
     let Some(resources) = present(container, "resources") else {
         return;
@@ -128,12 +143,50 @@ fn requests_from_limits(container: &mut Value) {
     }
 }
 
+/// Resources of the whole pod: limits of huge pages and requests as its containers have them; then what it
+/// may have at most.
+fn whole_pod(spec: &mut Value) {
+    let list = |spec: &Value, name: &str| spec["resources"][name].as_object().cloned().unwrap_or_default();
+    let (mut limits, mut requests) = (list(spec, "limits"), list(spec, "requests"));
+    if limits.is_empty() && requests.is_empty() {
+        return;
+    }
+    let add = |to: &mut Map<String, Value>, from: Map<String, Value>, keeps: &dyn Fn(&str) -> bool| {
+        for (name, amount) in from
+            .into_iter()
+            .filter(|(name, _)| is_pod_level(name) && keeps(name))
+        {
+            to.entry(name).or_insert(amount);
+        }
+    };
+    let asked = requests.clone();
+    add(&mut limits, aggregate(spec, "limits"), &|name| {
+        !is_shared(name) && !asked.contains_key(name)
+    });
+    if !limits.is_empty() {
+        add(&mut requests, aggregate(spec, "requests"), &is_shared);
+        add(&mut requests, limits.clone(), &|_| true);
+        spec["resources"]["limits"] = Value::Object(limits);
+    }
+    if !requests.is_empty() {
+        spec["resources"]["requests"] = Value::Object(requests);
+    }
+}
+
 fn volume(volume: &mut Value) {
     if volume
         .as_object()
         .is_some_and(|members| members.keys().all(|key| key == "name"))
     {
         volume["emptyDir"] = json!({});
+    }
+    if let Some(image) = present(volume, "image") {
+        let policy = pull_policy(text(image, "reference"));
+        default_zero(image, "pullPolicy", json!(policy));
+    }
+    if let Some(scale_io) = present(volume, "scaleIO") {
+        default_zero(scale_io, "storageMode", json!("ThinProvisioned"));
+        default_zero(scale_io, "fsType", json!("xfs"));
     }
     for source in ["secret", "configMap", "downwardAPI", "projected"] {
         if let Some(source) = present(volume, source) {

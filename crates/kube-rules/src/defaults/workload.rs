@@ -1,6 +1,7 @@
 //! Controllers of pods.
 
 use super::{default, default_zero, items, pod, present, storage, text};
+use crate::strategy::TEMPLATE_GENERATION;
 use serde_json::{Value, json};
 
 pub(super) fn replication_controller(object: &mut Value) {
@@ -9,7 +10,10 @@ pub(super) fn replication_controller(object: &mut Value) {
         if object["metadata"].get("labels").is_none() {
             object["metadata"]["labels"] = labels.clone();
         }
-        default(&mut object["spec"], "selector", labels);
+        let selector = object["spec"]["selector"].as_object();
+        if selector.is_none_or(serde_json::Map::is_empty) {
+            object["spec"]["selector"] = labels;
+        }
     }
     let spec = &mut object["spec"];
     default(spec, "replicas", json!(1));
@@ -41,6 +45,13 @@ pub(super) fn deployment(object: &mut Value) {
 }
 
 pub(super) fn daemon_set(object: &mut Value) {
+    // Upstream's structure has a field for the annotation, which is written from it: clients own it from the
+    // start. The first one is counted when the object is created.
+    let generation: i64 = object["metadata"]["annotations"][TEMPLATE_GENERATION]
+        .as_str()
+        .and_then(|text| text.parse().ok())
+        .unwrap_or(0);
+    object["metadata"]["annotations"][TEMPLATE_GENERATION] = json!(generation.to_string());
     let spec = &mut object["spec"];
     default(spec, "revisionHistoryLimit", json!(10));
     let strategy = &mut spec["updateStrategy"];

@@ -58,7 +58,9 @@ pub(super) fn prepare(gvk: &Gvk, object: &mut Value) {
             add_finalizer(object, "kubernetes.io/vac-protection");
         }
         ("", "Service") => service(object),
-        ("apps", "DaemonSet") => annotate(object, TEMPLATE_GENERATION, "1"),
+        ("apps", "DaemonSet") if template_generation(object) < 1 => {
+            annotate(object, TEMPLATE_GENERATION, "1");
+        }
         ("apiextensions.k8s.io", "CustomResourceDefinition") => store_versions(object),
         ("batch", "Job") => job_selector(object),
         ("", "ServiceAccount") => names_of_secrets(object),
@@ -131,10 +133,7 @@ pub(super) fn prepare_update(gvk: &Gvk, old: &Value, new: &mut Value) {
             service(new);
         }
         ("apps", "DaemonSet") => {
-            let generation: i64 = old["metadata"]["annotations"][TEMPLATE_GENERATION]
-                .as_str()
-                .and_then(|text| text.parse().ok())
-                .unwrap_or(1);
+            let generation = template_generation(old);
             let changed = old["spec"]["template"] != new["spec"]["template"];
             annotate(
                 new,
@@ -274,6 +273,11 @@ fn store_versions(object: &mut Value) {
         }
         *stored = Value::Array(list);
     }
+}
+
+fn template_generation(object: &Value) -> i64 {
+    let text = object["metadata"]["annotations"][TEMPLATE_GENERATION].as_str();
+    text.and_then(|text| text.parse().ok()).unwrap_or(0)
 }
 
 fn annotate(object: &mut Value, key: &str, value: &str) {

@@ -5,6 +5,7 @@
 //! here.
 
 mod create;
+mod pod;
 mod qos;
 #[cfg(test)]
 mod tests;
@@ -15,6 +16,7 @@ use crate::strict::zero;
 use serde_json::{Value, json};
 
 pub(crate) use create::TEMPLATE_GENERATION;
+pub(crate) use pod::{APPARMOR_OF, apparmor_profile};
 pub(crate) use qos::qos_class;
 
 /// What makes a kind's generation grow.
@@ -75,6 +77,10 @@ pub fn prepare_create(gvk: &Gvk, object: &mut Value) {
         reset_status(gvk, object);
     }
     create::prepare(gvk, object);
+    pod::drop_disabled(gvk, object);
+    if gvk.group.is_empty() && gvk.kind == "Pod" {
+        pod::prepare(object);
+    }
     // Other kinds keep what the client wrote, as upstream does.
     if !matches!(generation(gvk), Generation::None | Generation::SpecLater) {
         object["metadata"]["generation"] = json!(1);
@@ -86,6 +92,7 @@ pub fn prepare_update(gvk: &Gvk, old: &Value, new: &mut Value) {
     if has_status(gvk) {
         restore(old, new, "status");
     }
+    pod::drop_disabled(gvk, new);
     create::prepare_update(gvk, old, new);
     let changed = match generation(gvk) {
         Generation::None | Generation::Constant => false,
@@ -130,11 +137,8 @@ pub fn prepare_status_update(gvk: &Gvk, old: &Value, new: &mut Value) {
         }
         _ => {}
     }
-    if gvk.kind == "Pod"
-        && gvk.group.is_empty()
-        && let Some(class) = old["status"].get("qosClass")
-    {
-        new["status"]["qosClass"] = class.clone();
+    if gvk.kind == "Pod" && gvk.group.is_empty() {
+        pod::prepare_status(old, new);
     }
     set_generation(old, new, false);
 }

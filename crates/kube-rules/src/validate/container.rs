@@ -1,81 +1,164 @@
 //! Containers.
 
+use super::checks::{count, integer, is_true};
 use super::errors::{Errors, has, items, text};
+use super::resources::{self, Owner};
+use super::{environment, pod_security, probe};
 use crate::names;
-use evenkeel_kube_values::Quantity;
 use serde_json::{Value, json};
 
-/// What the containers of a pod may refer to, and which names are taken.
+/// What the containers of a pod may refer to.
 pub(super) struct Scope<'a> {
-    /// Names of the pod's volumes.
-    pub(super) volumes: Vec<&'a str>,
-    /// Names of containers seen so far, of all sorts.
-    pub(super) names: Vec<String>,
+    /// Volumes of the pod that are valid.
+    pub(super) volumes: Vec<&'a Value>,
+    /// Names of the pod's claims.
+    pub(super) claims: Vec<&'a str>,
+    pub(super) spec: &'a Value,
 }
 
-/// One of the lists of containers.
-pub(super) fn list(spec: &Value, list: &str, path: &str, scope: &mut Scope, errors: &mut Errors) {
-    let mut host_ports: Vec<(Value, Value, Value)> = Vec::new();
-    for (index, container) in items(spec, list) {
-        let path = format!("{path}.{list}[{index}]");
+const PULL_POLICIES: [&str; 3] = ["Always", "IfNotPresent", "Never"];
+const UNCHANGED_START: &str = "must specify restartPolicy when restart rules are used";
+
+/// All lists of containers.
+pub(super) fn all(scope: &Scope, path: &str, errors: &mut Errors) {
+    let spec = scope.spec;
+    let grace = &spec["terminationGracePeriodSeconds"];
+    regular(scope, &format!("{path}.containers"), grace, errors);
+    starting(scope, &format!("{path}.initContainers"), grace, errors);
+    ephemeral(scope, &format!("{path}.ephemeralContainers"), errors);
+}
+
+fn regular(scope: &Scope, list: &str, grace: &Value, errors: &mut Errors) {
+    if count(scope.spec, "containers") == 0 {
+        errors.required(list, "");
+        return;
+    }
+    let mut seen: Vec<&str> = Vec::new();
+    for (index, container) in items(scope.spec, "containers") {
+        let path = format!("{list}[{index}]");
         common(container, &path, scope, errors);
-        let name = text(container, "name");
-        if !name.is_empty() && scope.names.iter().any(|other| other == name) {
-            errors.duplicate(&format!("{path}.name"), &container["name"]);
+        unique(container, &path, &mut seen, errors);
+        probe::all(container, &path, grace, errors);
+        restarts(container, &path, errors);
+    }
+    host_ports(items(scope.spec, "containers"), list, errors);
+}
+
+fn starting(scope: &Scope, list: &str, grace: &Value, errors: &mut Errors) {
+    let regular = items(scope.spec, "containers");
+    let mut seen: Vec<&str> = regular.map(|(_, container)| text(container, "name")).collect();
+    for (index, container) in items(scope.spec, "initContainers") {
+        let path = format!("{list}[{index}]");
+        common(container, &path, scope, errors);
+        restarts(container, &path, errors);
+        if seen.contains(&"") || !text(container, "name").is_empty() {
+            unique(container, &path, &mut seen, errors);
         }
-        scope.names.push(name.to_owned());
-        let sidecar = list == "initContainers" && text(container, "restartPolicy") == "Always";
-        if list == "containers" || sidecar {
-            for hook in ["postStart", "preStop"] {
-                if has(&container["lifecycle"], hook) {
-                    handler(
-                        &container["lifecycle"][hook],
-                        &format!("{path}.lifecycle.{hook}"),
-                        true,
-                        errors,
-                    );
-                }
-            }
-            for name in ["livenessProbe", "readinessProbe", "startupProbe"] {
-                if has(container, name) {
-                    probe(&container[name], &format!("{path}.{name}"), name, errors);
-                }
-            }
-        } else {
-            let why = if list == "ephemeralContainers" {
-                "cannot be set for an Ephemeral Container"
-            } else {
-                "may not be set for init containers without restartPolicy=Always"
-            };
-            for name in ["lifecycle", "livenessProbe", "readinessProbe", "startupProbe"] {
-                if has(container, name) {
-                    errors.forbidden(&format!("{path}.{name}"), why);
-                }
+        // Upstream looks at each alone, and reports all as the first.
+        host_ports([(0, container)].into_iter(), list, errors);
+        if text(container, "restartPolicy") == "Always" {
+            probe::all(container, &path, grace, errors);
+            continue;
+        }
+        for name in ["lifecycle"].iter().chain(&probe::PROBES) {
+            if has(container, name) {
+                let why = "may not be set for init containers without restartPolicy=Always";
+                errors.forbidden(&format!("{path}.{name}"), why);
             }
         }
-        for (number, port) in items(container, "ports") {
-            if port["hostPort"].as_i64().unwrap_or(0) == 0 {
-                continue;
-            }
-            let key = (
-                port["protocol"].clone(),
-                port["hostIP"].clone(),
-                port["hostPort"].clone(),
-            );
-            if list == "containers" && host_ports.contains(&key) {
-                let shown = format!(
-                    "{}/{}/{}",
-                    text(port, "protocol"),
-                    text(port, "hostIP"),
-                    port["hostPort"].as_i64().unwrap_or(0)
+        for (number, policy) in items(container, "resizePolicy") {
+            if text(policy, "restartPolicy") == "RestartContainer" {
+                errors.invalid(
+                    &format!("{path}.resizePolicy[{number}].restartPolicy"),
+                    &policy["restartPolicy"],
+                    "must not be set to 'RestartContainer' for non-sidecar initContainers",
                 );
-                errors.duplicate(&format!("{path}.ports[{number}].hostPort"), &json!(shown));
             }
-            host_ports.push(key);
         }
     }
 }
 
+fn ephemeral(scope: &Scope, list: &str, errors: &mut Errors) {
+    const WHY: &str = "cannot be set for an Ephemeral Container";
+    const NOT_ALLOWED: [&str; 9] = [
+        "ports",
+        "resources",
+        "resizePolicy",
+        "restartPolicy",
+        "restartPolicyRules",
+        "livenessProbe",
+        "readinessProbe",
+        "startupProbe",
+        "lifecycle",
+    ];
+    let lists = ["containers", "initContainers"].into_iter();
+    let others = lists.flat_map(|list| items(scope.spec, list));
+    let others: Vec<&str> = others.map(|(_, container)| text(container, "name")).collect();
+    let mut seen = others.clone();
+    for (index, container) in items(scope.spec, "ephemeralContainers") {
+        let path = format!("{list}[{index}]");
+        common(container, &path, scope, errors);
+        image(container, &path, errors);
+        unique(container, &path, &mut seen, errors);
+        let target = text(container, "targetContainerName");
+        if !target.is_empty() && !others.contains(&target) {
+            errors.not_found(&format!("{path}.targetContainerName"), &json!(target));
+        }
+        for name in NOT_ALLOWED {
+            if has(container, name) && container[name] != json!({}) {
+                errors.forbidden(&format!("{path}.{name}"), WHY);
+            }
+        }
+        for (number, mount) in items(container, "volumeMounts") {
+            for name in ["subPath", "subPathExpr"] {
+                if !text(mount, name).is_empty() {
+                    errors.forbidden(&format!("{path}.volumeMounts[{number}].{name}"), WHY);
+                }
+            }
+        }
+    }
+}
+
+/// An image without blanks around it, which only pods are held to.
+pub(super) fn image(container: &Value, path: &str, errors: &mut Errors) {
+    let image = text(container, "image");
+    if image.trim() != image {
+        errors.bad(
+            &format!("{path}.image"),
+            image,
+            "must not have leading or trailing whitespace",
+        );
+    }
+}
+
+fn unique<'a>(container: &'a Value, path: &str, seen: &mut Vec<&'a str>, errors: &mut Errors) {
+    let name = text(container, "name");
+    if seen.contains(&name) {
+        errors.duplicate(&format!("{path}.name"), &json!(name));
+    } else {
+        seen.push(name);
+    }
+}
+
+fn host_ports<'a>(containers: impl Iterator<Item = (usize, &'a Value)>, list: &str, errors: &mut Errors) {
+    let mut seen: Vec<String> = Vec::new();
+    for (index, container) in containers {
+        for (number, port) in items(container, "ports") {
+            let host = integer(&port["hostPort"]);
+            let key = format!("{}/{}/{host}", text(port, "protocol"), text(port, "hostIP"));
+            if host == 0 {
+                continue;
+            }
+            if seen.contains(&key) {
+                errors.duplicate(&format!("{list}[{index}].ports[{number}].hostPort"), &json!(key));
+            } else {
+                seen.push(key);
+            }
+        }
+    }
+}
+
+/// What is asked of containers of all sorts.
 fn common(container: &Value, path: &str, scope: &Scope, errors: &mut Errors) {
     let name = text(container, "name");
     if name.is_empty() {
@@ -83,29 +166,32 @@ fn common(container: &Value, path: &str, scope: &Scope, errors: &mut Errors) {
     } else {
         errors.invalid_text(&format!("{path}.name"), name, names::dns_label(name));
     }
-    if text(container, "image").is_empty() {
-        errors.required(&format!("{path}.image"), "");
-    }
-    if has(container, "terminationMessagePolicy") {
-        let policies = ["File", "FallbackToLogsOnError"];
-        errors.one_of(
-            &format!("{path}.terminationMessagePolicy"),
-            &container["terminationMessagePolicy"],
-            &policies,
-        );
-    }
+    errors.need(container, path, &["image"]);
+    errors.one_of(
+        &format!("{path}.terminationMessagePolicy"),
+        &container["terminationMessagePolicy"],
+        &["File", "FallbackToLogsOnError"],
+    );
     ports(container, path, errors);
-    environment(container, path, errors);
+    environment::environment(container, path, errors);
     mounts(container, path, scope, errors);
-    if has(container, "imagePullPolicy") {
-        let policies = ["Always", "IfNotPresent", "Never"];
-        errors.one_of(
-            &format!("{path}.imagePullPolicy"),
-            &container["imagePullPolicy"],
-            &policies,
-        );
-    }
-    resources(&container["resources"], &format!("{path}.resources"), errors);
+    devices(container, path, scope, errors);
+    pull_policy(container, path, "imagePullPolicy", errors);
+    let own = &container["resources"];
+    resources::requirements(
+        own,
+        &format!("{path}.resources"),
+        Owner::Container,
+        &scope.claims,
+        errors,
+    );
+    resize_policy(container, path, text(scope.spec, "restartPolicy"), errors);
+    pod_security::container(container, path, scope.spec, errors);
+}
+
+/// When an image is pulled.
+pub(super) fn pull_policy(object: &Value, path: &str, name: &str, errors: &mut Errors) {
+    errors.one_of(&format!("{path}.{name}"), &object[name], &PULL_POLICIES);
 }
 
 fn ports(container: &Value, path: &str, errors: &mut Errors) {
@@ -119,302 +205,201 @@ fn ports(container: &Value, path: &str, errors: &mut Errors) {
                 errors.invalid_text(&format!("{path}.name"), name, wrong);
             } else if seen.contains(&name) {
                 errors.duplicate(&format!("{path}.name"), &port["name"]);
+            } else {
+                seen.push(name);
             }
-            seen.push(name);
         }
-        if port["containerPort"].as_i64().unwrap_or(0) == 0 {
+        if integer(&port["containerPort"]) == 0 {
             errors.required(&format!("{path}.containerPort"), "");
         } else {
             errors.port(&format!("{path}.containerPort"), &port["containerPort"]);
         }
-        if port["hostPort"].as_i64().unwrap_or(0) != 0 {
+        if integer(&port["hostPort"]) != 0 {
             errors.port(&format!("{path}.hostPort"), &port["hostPort"]);
         }
-        errors.one_of(
-            &format!("{path}.protocol"),
-            &port["protocol"],
-            &["SCTP", "TCP", "UDP"],
-        );
+        let protocol = format!("{path}.protocol");
+        errors.one_of(&protocol, &port["protocol"], &["SCTP", "TCP", "UDP"]);
     }
 }
 
-fn environment(container: &Value, path: &str, errors: &mut Errors) {
-    for (index, variable) in items(container, "env") {
-        let path = format!("{path}.env[{index}]");
-        let name = text(variable, "name");
-        if name.is_empty() {
-            errors.required(&format!("{path}.name"), "");
-        } else {
-            errors.invalid_text(&format!("{path}.name"), name, names::env_name(name));
-        }
-        if !has(variable, "valueFrom") {
-            continue;
-        }
-        let path = format!("{path}.valueFrom");
-        let source = &variable["valueFrom"];
-        let kinds = [
-            "fieldRef",
-            "resourceFieldRef",
-            "configMapKeyRef",
-            "secretKeyRef",
-            "fileKeyRef",
-        ];
-        let count = kinds.iter().filter(|kind| has(source, kind)).count();
-        if count == 0 {
-            errors.invalid(
-                &path,
-                &json!(""),
-                "must specify one of: `fieldRef`, `resourceFieldRef`, `configMapKeyRef`, `secretKeyRef` or `fileKeyRef`",
-            );
-        } else if !text(variable, "value").is_empty() {
-            errors.invalid(
-                &path,
-                &json!(""),
-                "may not be specified when `value` is not empty",
-            );
-        } else if count > 1 {
-            errors.invalid(
-                &path,
-                &json!(""),
-                "may not have more than one field specified at a time",
-            );
-        }
-        if has(source, "fieldRef") {
-            field_reference(&source["fieldRef"], &format!("{path}.fieldRef"), errors);
-        }
-        for kind in ["configMapKeyRef", "secretKeyRef"] {
-            if has(source, kind) {
-                let (path, key) = (format!("{path}.{kind}"), text(&source[kind], "key"));
-                if text(&source[kind], "name").is_empty() {
-                    errors.required(&format!("{path}.name"), "");
-                }
-                if key.is_empty() {
-                    errors.required(&format!("{path}.key"), "");
-                } else {
-                    errors.invalid_text(&format!("{path}.key"), key, names::config_key(key));
-                }
-            }
-        }
+/// The last of the mounts or devices with a name, as Go keeps them in maps by name.
+fn by_name<'a>(container: &'a Value, list: &str, place: &str) -> Vec<(&'a str, &'a str)> {
+    let mut all: Vec<(&str, &str)> = Vec::new();
+    for (_, one) in items(container, list) {
+        let (name, place) = (text(one, "name"), text(one, place));
+        all.retain(|(other, _)| *other != name);
+        all.push((name, place));
     }
-    for (index, source) in items(container, "envFrom") {
-        let path = format!("{path}.envFrom[{index}]");
-        let kinds = ["configMapRef", "secretRef"];
-        match kinds.iter().filter(|kind| has(source, kind)).count() {
-            0 => errors.invalid(
-                &path,
-                &json!(""),
-                "must specify one of: `configMapRef` or `secretRef`",
-            ),
-            1 => {}
-            _ => errors.invalid(
-                &path,
-                &json!(""),
-                "may not have more than one field specified at a time",
-            ),
-        }
-        for kind in kinds {
-            if has(source, kind) && text(&source[kind], "name").is_empty() {
-                errors.required(&format!("{path}.{kind}.name"), "");
-            }
-        }
-    }
-}
-
-fn field_reference(reference: &Value, path: &str, errors: &mut Errors) {
-    const PLAIN: [&str; 9] = [
-        "metadata.name",
-        "metadata.namespace",
-        "metadata.uid",
-        "spec.nodeName",
-        "spec.serviceAccountName",
-        "status.hostIP",
-        "status.hostIPs",
-        "status.podIP",
-        "status.podIPs",
-    ];
-    let field = text(reference, "fieldPath");
-    if text(reference, "apiVersion").is_empty() {
-        errors.required(&format!("{path}.apiVersion"), "");
-    } else if field.is_empty() {
-        errors.required(&format!("{path}.fieldPath"), "");
-    } else if !PLAIN.contains(&field)
-        && !field.starts_with("metadata.annotations[")
-        && !field.starts_with("metadata.labels[")
-    {
-        if field.starts_with("metadata.") || field.starts_with("spec.") || field.starts_with("status.") {
-            errors.not_supported(&format!("{path}.fieldPath"), &reference["fieldPath"], &PLAIN);
-        } else {
-            errors.invalid(
-                &format!("{path}.fieldPath"),
-                &reference["fieldPath"],
-                &format!("error converting fieldPath: field label not supported: {field}"),
-            );
-        }
-    }
+    all
 }
 
 fn mounts(container: &Value, path: &str, scope: &Scope, errors: &mut Errors) {
+    let list = format!("{path}.volumeMounts");
+    let devices = by_name(container, "volumeDevices", "devicePath");
     let mut seen: Vec<&str> = Vec::new();
     for (index, mount) in items(container, "volumeMounts") {
-        let path = format!("{path}.volumeMounts[{index}]");
+        let path = format!("{list}[{index}]");
         let (name, at) = (text(mount, "name"), text(mount, "mountPath"));
-        if name.is_empty() {
-            errors.required(&format!("{path}.name"), "");
+        let (name_path, at_path) = (format!("{path}.name"), format!("{path}.mountPath"));
+        errors.need(mount, &path, &["name"]);
+        if !scope.volumes.iter().any(|volume| text(volume, "name") == name) {
+            errors.not_found(&name_path, &json!(name));
         }
-        if !name.is_empty() && !scope.volumes.contains(&name) {
-            errors.not_found(&format!("{path}.name"), &mount["name"]);
-        }
-        if at.is_empty() {
-            errors.required(&format!("{path}.mountPath"), "");
-        }
+        errors.need(mount, &path, &["mountPath"]);
         if seen.contains(&at) {
-            errors.invalid(
-                &format!("{path}.mountPath"),
-                &mount["mountPath"],
-                "must be unique",
-            );
+            errors.bad(&at_path, at, "must be unique");
         }
         seen.push(at);
-        let sub = text(mount, "subPath");
-        if sub.starts_with('/') {
-            errors.invalid(
-                &format!("{path}.subPath"),
-                &mount["subPath"],
-                "must be a relative path",
-            );
-        } else if sub.split('/').any(|part| part == "..") {
-            errors.invalid(
-                &format!("{path}.subPath"),
-                &mount["subPath"],
-                "must not contain '..'",
-            );
+        if devices.iter().any(|(other, _)| *other == name) {
+            errors.bad(&name_path, name, "must not already exist in volumeDevices");
         }
-    }
-}
-
-/// Requests and limits.
-pub(super) fn resources(resources: &Value, path: &str, errors: &mut Errors) {
-    for list in ["limits", "requests"] {
-        for (name, quantity) in resources[list].as_object().into_iter().flatten() {
-            let path = format!("{path}.{list}");
-            let native = !name.contains('/');
-            let known = matches!(name.as_str(), "cpu" | "memory" | "ephemeral-storage" | "storage")
-                || name.starts_with("hugepages-")
-                || name.starts_with("attachable-volumes-");
-            if native && !known {
-                errors.invalid(
-                    &format!("{path}[{name}]"),
-                    &json!(name),
-                    "must be a standard resource type or fully qualified",
-                );
-                errors.invalid(
-                    &format!("{path}[{name}]"),
-                    &json!(name),
-                    "must be a standard resource for containers",
-                );
+        if devices.iter().any(|(_, other)| *other == at) {
+            errors.bad(&at_path, at, "must not already exist as a path in volumeDevices");
+        }
+        // Upstream names no index from here on.
+        let (sub, expression) = (text(mount, "subPath"), text(mount, "subPathExpr"));
+        errors.descending(&format!("{list}.subPath"), sub);
+        if !expression.is_empty() {
+            if !sub.is_empty() {
+                let why = "subPathExpr and subPath are mutually exclusive";
+                errors.bad(&format!("{path}.subPathExpr"), expression, why);
             }
-            let parsed = quantity.as_str().and_then(|text| Quantity::parse(text).ok());
-            let Some(parsed) = parsed else { continue };
-            if parsed.is_negative() {
-                errors.invalid(
-                    &format!("{path}[{name}]"),
-                    quantity,
-                    "must be greater than or equal to 0",
-                );
-            } else if !native && parsed.is_fractional() {
-                errors.invalid(&format!("{path}[{name}]"), quantity, "must be an integer");
-            }
+            errors.descending(&format!("{list}.subPathExpr"), expression);
         }
-    }
-    for (name, request) in resources["requests"].as_object().into_iter().flatten() {
-        let Some(limit) = resources["limits"].get(name) else {
-            continue;
-        };
-        let parse = |value: &Value| value.as_str().and_then(|text| Quantity::parse(text).ok());
-        let (Some(asked), Some(most)) = (parse(request), parse(limit)) else {
-            continue;
-        };
-        if asked > most {
-            let most = limit.as_str().unwrap_or_default();
-            errors.invalid(
-                &format!("{path}.requests"),
-                request,
-                &format!("must be less than or equal to {name} limit of {most}"),
-            );
-        }
-    }
-}
-
-fn probe(probe: &Value, path: &str, kind: &str, errors: &mut Errors) {
-    handler(probe, path, false, errors);
-    for name in [
-        "initialDelaySeconds",
-        "timeoutSeconds",
-        "periodSeconds",
-        "successThreshold",
-        "failureThreshold",
-    ] {
-        errors.non_negative(&format!("{path}.{name}"), &probe[name]);
-    }
-    if has(probe, "terminationGracePeriodSeconds") {
-        let grace = &probe["terminationGracePeriodSeconds"];
-        let path = format!("{path}.terminationGracePeriodSeconds");
-        if grace.as_i64().is_some_and(|seconds| seconds <= 0) {
-            errors.invalid(&path, grace, "must be greater than 0");
-        }
-        if kind == "readinessProbe" {
-            errors.invalid(&path, grace, "must not be set for readinessProbes");
-        }
-    }
-    if kind != "readinessProbe"
-        && probe["successThreshold"]
-            .as_i64()
-            .is_some_and(|threshold| threshold != 1)
-    {
-        errors.invalid(
-            &format!("{path}.successThreshold"),
-            &probe["successThreshold"],
-            "must be 1",
+        let propagation = text(mount, "mountPropagation");
+        errors.known(
+            mount,
+            &list,
+            "mountPropagation",
+            &["Bidirectional", "HostToContainer", "None"],
         );
+        if propagation == "Bidirectional" && !is_true(&container["securityContext"], "privileged") {
+            let why = "Bidirectional mount propagation is available only to privileged containers";
+            errors.forbidden(&format!("{list}.mountPropagation"), why);
+        }
+        let recursive = format!("{list}.recursiveReadOnly");
+        match text(mount, "recursiveReadOnly") {
+            "Enabled" | "IfPossible" => {
+                if !is_true(mount, "readOnly") {
+                    errors.forbidden(&recursive, "may only be specified when readOnly is true");
+                }
+                if has(mount, "mountPropagation") && propagation != "None" {
+                    let why = "may only be specified when mountPropagation is None or not specified";
+                    errors.forbidden(&recursive, why);
+                }
+            }
+            _ => errors.known(
+                mount,
+                &list,
+                "recursiveReadOnly",
+                &["Disabled", "Enabled", "IfPossible"],
+            ),
+        }
     }
 }
 
-/// The handler of a probe, or of a lifecycle hook.
-fn handler(handler: &Value, path: &str, hook: bool, errors: &mut Errors) {
-    let kinds: &[&str] = if hook {
-        &["exec", "httpGet", "tcpSocket", "sleep"]
-    } else {
-        &["exec", "httpGet", "tcpSocket", "grpc"]
-    };
-    let mut first = true;
-    for kind in kinds.iter().copied().filter(|kind| has(handler, kind)) {
-        let path = format!("{path}.{kind}");
-        if !std::mem::take(&mut first) {
-            errors.forbidden(&path, "may not specify more than 1 handler type");
-            continue;
+fn devices(container: &Value, path: &str, scope: &Scope, errors: &mut Errors) {
+    let mounts = by_name(container, "volumeMounts", "mountPath");
+    let (mut names, mut places): (Vec<&str>, Vec<&str>) = (Vec::new(), Vec::new());
+    for (index, device) in items(container, "volumeDevices") {
+        let path = format!("{path}.volumeDevices[{index}]");
+        let (name, at) = (text(device, "name"), text(device, "devicePath"));
+        let (name_path, at_path) = (format!("{path}.name"), format!("{path}.devicePath"));
+        errors.need(device, &path, &["name"]);
+        if names.contains(&name) {
+            errors.bad(&name_path, name, "must be unique");
         }
-        let action = &handler[kind];
-        match kind {
-            "exec" if action["command"].as_array().is_none_or(Vec::is_empty) => {
-                errors.required(&format!("{path}.command"), "");
-            }
-            "httpGet" => {
-                if text(action, "path").is_empty() {
-                    errors.required(&format!("{path}.path"), "");
-                }
-                errors.port_or_name(&format!("{path}.port"), &action["port"]);
-                errors.one_of(&format!("{path}.scheme"), &action["scheme"], &["HTTP", "HTTPS"]);
-                for (_, header) in items(action, "httpHeaders") {
-                    let name = text(header, "name");
-                    errors.invalid_text(&format!("{path}.httpHeaders"), name, names::header_name(name));
-                }
-            }
-            "tcpSocket" => errors.port_or_name(&format!("{path}.port"), &action["port"]),
-            "grpc" => errors.port(&format!("{path}.port"), &action["port"]),
-            _ => {}
+        match scope.volumes.iter().find(|volume| text(volume, "name") == name) {
+            Some(volume) if !has(volume, "persistentVolumeClaim") && !has(volume, "ephemeral") => errors.bad(
+                &name_path,
+                name,
+                "can only use volume source type of PersistentVolumeClaim or Ephemeral for block mode",
+            ),
+            Some(_) => {}
+            None => errors.not_found(&name_path, &json!(name)),
+        }
+        errors.need(device, &path, &["devicePath"]);
+        if places.contains(&at) {
+            errors.bad(&at_path, at, "must be unique");
+        }
+        if at.split('/').any(|part| part == "..") {
+            errors.bad(&at_path, at, "can not contain backsteps ('..')");
+        } else {
+            places.push(at);
+        }
+        if mounts.iter().any(|(other, _)| *other == name) {
+            errors.bad(&name_path, name, "must not already exist in volumeMounts");
+        }
+        if mounts.iter().any(|(_, other)| *other == at) {
+            errors.bad(&at_path, at, "must not already exist as a path in volumeMounts");
+        }
+        if !name.is_empty() {
+            names.push(name);
         }
     }
-    if first {
-        errors.required(path, "must specify a handler type");
+}
+
+fn resize_policy(container: &Value, path: &str, restart: &str, errors: &mut Errors) {
+    let list = format!("{path}.resizePolicy");
+    let mut seen: Vec<&str> = Vec::new();
+    for (index, policy) in items(container, "resizePolicy") {
+        let (resource, own) = (text(policy, "resourceName"), text(policy, "restartPolicy"));
+        if seen.contains(&resource) {
+            errors.duplicate(&format!("{list}[{index}]"), &json!(resource));
+        }
+        seen.push(resource);
+        errors.one_of(&list, &json!(resource), &["cpu", "memory"]);
+        errors.one_of(&list, &json!(own), &["NotRequired", "RestartContainer"]);
+        if restart == "Never" && own != "NotRequired" {
+            errors.bad(
+                &list,
+                own,
+                "must be 'NotRequired' when pod `restartPolicy` is 'Never'",
+            );
+        }
+    }
+}
+
+/// When a container starts again.
+fn restarts(container: &Value, path: &str, errors: &mut Errors) {
+    if has(container, "restartPolicy") {
+        errors.known(
+            container,
+            path,
+            "restartPolicy",
+            &["Always", "Never", "OnFailure"],
+        );
+    } else if count(container, "restartPolicyRules") > 0 {
+        errors.required(&format!("{path}.restartPolicy"), UNCHANGED_START);
+        // Of containers that start before the others, nothing more is looked at.
+        if path.contains(".initContainers[") {
+            return;
+        }
+    }
+    let list = format!("{path}.restartPolicyRules");
+    let rules = count(container, "restartPolicyRules");
+    if rules > 20 {
+        errors.too_many(&list, rules, 20);
+    }
+    for (index, rule) in items(container, "restartPolicyRules") {
+        let path = format!("{list}[{index}]");
+        let actions = ["Restart", "RestartAllContainers"];
+        if !actions.contains(&text(rule, "action")) {
+            errors.not_supported(&format!("{path}.action"), &json!(text(rule, "action")), &actions);
+        }
+        let codes = &rule["exitCodes"];
+        let path = format!("{path}.exitCodes");
+        if codes.is_null() {
+            errors.required(&path, "must be specified");
+            continue;
+        }
+        let operator = text(codes, "operator");
+        if !["In", "NotIn"].contains(&operator) {
+            errors.not_supported(&format!("{path}.operator"), &json!(operator), &["In", "NotIn"]);
+        }
+        let values = count(codes, "values");
+        if values > 255 {
+            errors.too_many(&format!("{path}.values"), values, 255);
+        }
     }
 }

@@ -1,15 +1,18 @@
 //! What Kubernetes refuses, with its texts.
 
 mod address;
+mod affinity;
 mod aggregation;
 mod autoscaling;
 mod batch;
+mod checks;
 mod container;
 mod control;
 mod coordination;
 mod cron_job;
 mod drivers;
 mod endpoints;
+mod environment;
 pub(crate) mod errors;
 mod job_status;
 #[cfg(test)]
@@ -18,8 +21,14 @@ mod meta;
 mod network;
 mod other;
 mod pod;
+mod pod_security;
+mod pod_status;
+mod pod_update;
 mod policy;
+mod probe;
 mod quota;
+mod replication;
+pub(crate) mod resources;
 mod reviews;
 mod schedule;
 mod selector;
@@ -29,7 +38,7 @@ mod storage;
 #[cfg(test)]
 mod tests;
 mod volume;
-mod workload;
+mod warnings;
 
 use crate::crd;
 use crate::gvk::Gvk;
@@ -52,6 +61,7 @@ pub fn create(gvk: &Gvk, object: &Value) -> Vec<FieldError> {
     meta::create(gvk, object, &mut errors);
     content(gvk, None, object, &mut errors);
     match (gvk.group.as_str(), gvk.kind.as_str()) {
+        ("", "Pod") => pod::create(object, &mut errors),
         ("batch", "CronJob") => cron_job::check_new(object, &mut errors),
         ("networking.k8s.io", "Ingress") => network::new_ingress(object, &mut errors),
         _ => {}
@@ -127,10 +137,9 @@ pub fn update(gvk: &Gvk, old: &Value, new: &Value) -> Vec<FieldError> {
     content(gvk, Some(old), new, &mut whole);
     let errors_of = &mut fixed;
     match (gvk.group.as_str(), gvk.kind.as_str()) {
-        ("", "Pod") => pod::update(old, new, errors_of),
-        ("apps", kind @ ("Deployment" | "ReplicaSet" | "StatefulSet" | "DaemonSet")) => {
-            workload::update(kind, old, new, errors_of);
-        }
+        ("", "Pod") => pod_update::update(old, new, errors_of),
+        ("apps", "ControllerRevision") => errors_of.immutable("data", &old["data"], &new["data"]),
+        ("apps", kind) => replication::update(kind, old, new, errors_of),
         ("batch", "Job") => batch::job_update(old, new, errors_of),
         ("", "Service") => service::update(old, new, errors_of),
         ("discovery.k8s.io", "EndpointSlice") => endpoints::slice_update(old, new, errors_of),
@@ -139,7 +148,6 @@ pub fn update(gvk: &Gvk, old: &Value, new: &Value) -> Vec<FieldError> {
             errors_of.immutable("type", &old["type"], &new["type"]);
             other::immutable_data(old, new, errors_of);
         }
-        ("apps", "ControllerRevision") => errors_of.immutable("data", &old["data"], &new["data"]),
         ("node.k8s.io", "RuntimeClass") => {
             errors_of.immutable("handler", &old["handler"], &new["handler"]);
         }
@@ -258,8 +266,9 @@ pub fn status_update(gvk: &Gvk, old: &Value, new: &Value) -> Vec<FieldError> {
         meta::update(old, new, &mut errors);
     }
     match (gvk.group.as_str(), gvk.kind.as_str()) {
-        ("apps", kind @ ("Deployment" | "ReplicaSet" | "StatefulSet" | "DaemonSet")) => {
-            workload::status(kind, new, &mut errors);
+        ("", "Pod") => pod_status::update(old, new, &mut errors),
+        ("apps", kind) | ("", kind @ "ReplicationController") => {
+            replication::status(kind, old, new, &mut errors);
         }
         ("", "Namespace") => other::namespace_status(new, &mut errors),
         ("", "ResourceQuota") => quota::quota_status(new, &mut errors),
@@ -289,6 +298,50 @@ pub fn approval_update(gvk: &Gvk, old: &Value, new: &Value) -> Vec<FieldError> {
     errors.list
 }
 
+/// Validates an update of `/ephemeralcontainers` or `/resize` of a pod.
+pub fn pod_update(gvk: &Gvk, part: PodPart, old: &Value, new: &Value) -> Vec<FieldError> {
+    let mut errors = Errors {
+        list: any_update(old, new),
+    };
+    meta::update(old, new, &mut errors);
+    meta::create(gvk, new, &mut errors);
+    pod::pod(new, Some(old), &mut errors);
+    match part {
+        PodPart::EphemeralContainers => pod_update::ephemeral_containers(old, new, &mut errors),
+        PodPart::Resize => pod_update::resize(old, new, &mut errors),
+    }
+    errors.list
+}
+
+/// What a subresource of pods may change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PodPart {
+    /// Containers for debugging.
+    EphemeralContainers,
+    /// Resources of containers.
+    Resize,
+}
+
+/// What Kubernetes accepts and warns of in a new object, after `strategy::prepare_create`.
+pub fn create_warnings(gvk: &Gvk, object: &Value) -> Vec<String> {
+    warnings::create(gvk, object)
+}
+
+/// The same, of what `strategy::prepare_create` takes away.
+pub fn early_warnings(gvk: &Gvk, object: &Value) -> Vec<String> {
+    warnings::before_create(gvk, object)
+}
+
+/// What Kubernetes accepts and warns of in an update of the main resource.
+pub fn update_warnings(gvk: &Gvk, old: &Value, new: &Value) -> Vec<String> {
+    warnings::update(gvk, old, new)
+}
+
+/// The same of an update of `/status`.
+pub fn status_warnings(gvk: &Gvk, new: &Value) -> Vec<String> {
+    warnings::status(gvk, new)
+}
+
 fn is_signing_request(gvk: &Gvk) -> bool {
     gvk.group == "certificates.k8s.io" && gvk.kind == "CertificateSigningRequest"
 }
@@ -296,11 +349,13 @@ fn is_signing_request(gvk: &Gvk) -> bool {
 /// What is checked of every version of an object, which was `old` before.
 fn content(gvk: &Gvk, old: Option<&Value>, object: &Value, errors: &mut Errors) {
     match (gvk.group.as_str(), gvk.kind.as_str()) {
-        ("", "Pod") => pod::spec(&object["spec"], "spec", errors),
-        ("", "PodTemplate") => pod::template(&object["template"], "template", errors),
-        ("apps", kind @ ("Deployment" | "ReplicaSet" | "StatefulSet" | "DaemonSet")) => {
-            workload::create(kind, object, errors);
+        ("", "Pod") => pod::pod(object, old, errors),
+        ("", "PodTemplate") => {
+            let old = old.map(|old| &old["template"]);
+            pod::template_after(&object["template"], old, "template", errors);
         }
+        ("apps", kind @ ("Deployment" | "ReplicaSet" | "StatefulSet" | "DaemonSet"))
+        | ("", kind @ "ReplicationController") => replication::content(kind, object, old, errors),
         ("apps", "ControllerRevision") => {
             if !errors::has(object, "data") {
                 errors.required("data", "data is mandatory");

@@ -1,7 +1,7 @@
 //! The kinds with a rule or two.
 
 use super::errors::{Errors, has, items, text};
-use super::{address, container, meta, pod, quota, selector, workload};
+use super::{address, affinity, meta, quota, resources, selector};
 use crate::names;
 use serde_json::{Value, json};
 
@@ -208,10 +208,10 @@ pub(super) fn namespace_status(object: &Value, errors: &mut Errors) {
 pub(super) fn runtime_class(object: &Value, errors: &mut Errors) {
     errors.named("handler", &json!(text(object, "handler")), names::dns_label);
     let overhead = json!({"limits": object["overhead"]["podFixed"]});
-    container::resources(&overhead, "overhead", errors);
+    resources::requirements(&overhead, "overhead", resources::Owner::Container, &[], errors);
     let scheduling = &object["scheduling"];
     meta::labels(&scheduling["nodeSelector"], "scheduling.nodeSelector", errors);
-    pod::tolerations(scheduling, "scheduling", errors);
+    affinity::tolerations(&scheduling["tolerations"], "scheduling.tolerations", errors);
     let mut seen: Vec<[&Value; 4]> = Vec::new();
     for (index, toleration) in items(scheduling, "tolerations") {
         let key = ["key", "operator", "value", "effect"].map(|name| &toleration[name]);
@@ -239,7 +239,9 @@ pub(super) fn budget(object: &Value, errors: &mut Errors) {
     }
     for name in ["minAvailable", "maxUnavailable"] {
         if has(spec, name) {
-            workload::int_or_percent(&spec[name], &format!("spec.{name}"), errors);
+            let path = format!("spec.{name}");
+            errors.int_or_percent(&spec[name], &path);
+            errors.at_most_all(&spec[name], &path);
         }
     }
     selector::selector(&spec["selector"], "spec.selector", errors);

@@ -1,278 +1,310 @@
 //! Pods and pod templates.
 
+use super::checks::{count, integer, is_true};
 use super::container::{self, Scope};
 use super::errors::{Errors, has, items, text};
-use super::{meta, volume};
+use super::{affinity, environment, meta, pod_security, resources, volume};
 use crate::names;
+use regex::Regex;
 use serde_json::{Value, json};
+use std::sync::LazyLock;
 
-const MAY_CHANGE: &str = "pod updates may not change fields other than `spec.containers[*].image`,`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing tolerations),`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)";
+/// A name of several labels, of which each may hold underscores.
+const UNDERSCORED: &str = r"_?[a-z0-9]([-_a-z0-9]*[a-z0-9])?(\._?[a-z0-9]([-_a-z0-9]*[a-z0-9])?)*";
+static SEARCH: LazyLock<Regex> =
+    LazyLock::new(|| Regex::new(&format!("^{UNDERSCORED}$")).expect("the pattern is written here"));
 
-/// The spec of a pod or of a template, at `path`.
-pub(super) fn spec(spec: &Value, path: &str, errors: &mut Errors) {
-    let volumes = volume::list(spec, path, errors);
-    let mut scope = Scope {
+/// What depends on the owner of a pod's spec, and on the spec before an update.
+///
+/// Upstream lets through more of what older versions stored. This server has no older versions: a rule that
+/// holds for new objects holds for all.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Tolerance {
+    /// The old spec says already how volumes are relabelled: then it may say so in any way.
+    pub(super) any_relabelling: bool,
+}
+
+impl Tolerance {
+    /// What the old spec allows, if there is one.
+    pub(super) fn of(old: Option<&Value>) -> Self {
+        Self {
+            any_relabelling: old.is_some_and(|spec| has(&spec["securityContext"], "seLinuxChangePolicy")),
+        }
+    }
+}
+
+/// A pod, but for its metadata.
+pub(super) fn pod(object: &Value, old: Option<&Value>, errors: &mut Errors) {
+    let (metadata, spec) = (&object["metadata"], &object["spec"]);
+    pod_security::annotations(metadata, spec, "metadata.annotations", errors);
+    let tolerance = Tolerance::of(old.map(|old| &old["spec"]));
+    self::spec(spec, "spec", Some(metadata), tolerance, errors);
+    if text(spec, "serviceAccountName").is_empty() {
+        for (index, volume) in items(spec, "volumes") {
+            for (number, source) in items(&volume["projected"], "sources") {
+                if has(source, "serviceAccountToken") {
+                    let path =
+                        format!("spec.volumes[{index}].projected.sources[{number}].serviceAccountToken");
+                    errors.forbidden(&path, "must not be specified when serviceAccountName is not set");
+                }
+            }
+        }
+    }
+    for list in ["containers", "initContainers"] {
+        for (index, container) in items(spec, list) {
+            container::image(container, &format!("spec.{list}[{index}]"), errors);
+        }
+    }
+}
+
+/// What is asked of new pods alone.
+pub(super) fn create(object: &Value, errors: &mut Errors) {
+    let (metadata, spec) = (&object["metadata"], &object["spec"]);
+    if count(spec, "ephemeralContainers") > 0 {
+        errors.forbidden("spec.ephemeralContainers", "cannot be set on create");
+    }
+    if !text(spec, "nodeName").is_empty() && count(spec, "schedulingGates") > 0 {
+        errors.forbidden(
+            "spec.nodeName",
+            "cannot be set until all schedulingGates have been cleared",
+        );
+    }
+    pod_security::profiles_agree(metadata, spec, "spec", errors);
+}
+
+/// A template: labels, annotations and spec.
+pub(super) fn template(template: &Value, path: &str, errors: &mut Errors) {
+    template_after(template, None, path, errors);
+}
+
+/// A template that takes the place of an old one.
+pub(super) fn template_after(template: &Value, old: Option<&Value>, path: &str, errors: &mut Errors) {
+    let (metadata, spec) = (&template["metadata"], &template["spec"]);
+    template_metadata(template, path, errors);
+    let own = format!("{path}.spec");
+    self::spec(
+        spec,
+        &own,
+        None,
+        Tolerance::of(old.map(|old| &old["spec"])),
+        errors,
+    );
+    pod_security::profiles_agree(metadata, spec, &own, errors);
+    if count(spec, "ephemeralContainers") > 0 {
+        let why = "ephemeral containers not allowed in pod template";
+        errors.forbidden(&format!("{own}.ephemeralContainers"), why);
+    }
+}
+
+/// Labels and annotations of a template, which upstream has without the metadata around them.
+pub(super) fn template_metadata(template: &Value, path: &str, errors: &mut Errors) {
+    let metadata = &template["metadata"];
+    let annotations = format!("{path}.annotations");
+    meta::labels(&metadata["labels"], &format!("{path}.labels"), errors);
+    meta::annotations(&metadata["annotations"], &annotations, errors);
+    pod_security::annotations(metadata, &template["spec"], &annotations, errors);
+}
+
+/// The spec of a pod or of a template; templates come without metadata.
+fn spec(spec: &Value, path: &str, metadata: Option<&Value>, tolerance: Tolerance, errors: &mut Errors) {
+    if !has(spec, "terminationGracePeriodSeconds") {
+        errors.required(&format!("{path}.terminationGracePeriodSeconds"), "");
+    }
+    let volumes = volume::list(
+        spec,
+        path,
+        metadata.map(|metadata| text(metadata, "name")),
+        errors,
+    );
+    let is_static = metadata.is_some_and(pod_security::is_mirror);
+    let claims = resources::claims(spec, path, is_static, errors);
+    let scope = Scope {
         volumes,
-        names: Vec::new(),
+        claims,
+        spec,
     };
-    if spec["containers"].as_array().is_none_or(Vec::is_empty) {
-        errors.required(&format!("{path}.containers"), "");
-    }
-    for list in ["containers", "initContainers", "ephemeralContainers"] {
-        container::list(spec, list, path, &mut scope, errors);
-    }
+    container::all(&scope, path, errors);
+    resources::of_pod(spec, path, &scope.claims, errors);
+    ports_of_host(spec, path, metadata.is_some(), errors);
+    let policies = ["Always", "OnFailure", "Never"];
     errors.one_of(
         &format!("{path}.restartPolicy"),
         &spec["restartPolicy"],
-        &["Always", "OnFailure", "Never"],
+        &policies,
     );
-    let dns = ["ClusterFirst", "ClusterFirstWithHostNet", "Default", "None"];
-    errors.one_of(&format!("{path}.dnsPolicy"), &spec["dnsPolicy"], &dns);
-    if text(spec, "dnsPolicy") == "None" && items(&spec["dnsConfig"], "nameservers").next().is_none() {
-        errors.required(
-            &format!("{path}.dnsConfig.nameservers"),
-            "must provide at least one DNS nameserver when `dnsPolicy` is None",
-        );
-    }
-    for (key, value) in spec["nodeSelector"].as_object().into_iter().flatten() {
-        let path = format!("{path}.nodeSelector");
-        errors.invalid_text(&path, key, names::qualified(key));
-        let value = value.as_str().unwrap_or_default();
-        errors.invalid_text(&path, value, names::label_value(value));
-    }
-    tolerations(spec, path, errors);
-    for name in [
-        "serviceAccountName",
-        "nodeName",
-        "priorityClassName",
-        "runtimeClassName",
-    ] {
+    let policies = ["ClusterFirstWithHostNet", "ClusterFirst", "Default", "None"];
+    errors.one_of(&format!("{path}.dnsPolicy"), &spec["dnsPolicy"], &policies);
+    environment::node_selector(spec, path, errors);
+    pod_security::pod(spec, path, tolerance, errors);
+    affinity::affinity(spec, path, errors);
+    resolver(spec, &format!("{path}.dnsConfig"), errors);
+    gates(spec, path, errors);
+    affinity::spreading(spec, path, errors);
+    pod_security::host_processes(spec, path, errors);
+    pod_security::host_users(spec, path, errors);
+    host_name(spec, &format!("{path}.hostnameOverride"), errors);
+    let subdomain = |name: &str, errors: &mut Errors| {
         let value = text(spec, name);
         if !value.is_empty() {
             errors.invalid_text(&format!("{path}.{name}"), value, names::dns_subdomain(value));
         }
-    }
-    if has(spec, "activeDeadlineSeconds") {
-        let deadline = &spec["activeDeadlineSeconds"];
-        if !deadline
-            .as_i64()
-            .is_some_and(|seconds| (1..=i64::from(i32::MAX)).contains(&seconds))
-        {
-            errors.invalid(
-                &format!("{path}.activeDeadlineSeconds"),
-                deadline,
-                "must be between 1 and 2147483647, inclusive",
-            );
-        }
-    }
+    };
+    subdomain("serviceAccountName", errors);
+    subdomain("nodeName", errors);
+    errors.range(spec, path, "activeDeadlineSeconds", (1, i32::MAX.into()));
     for name in ["hostname", "subdomain"] {
         let value = text(spec, name);
         if !value.is_empty() {
             errors.invalid_text(&format!("{path}.{name}"), value, names::dns_label(value));
         }
     }
-    errors.non_negative(
-        &format!("{path}.terminationGracePeriodSeconds"),
-        &spec["terminationGracePeriodSeconds"],
-    );
-    if spec["hostNetwork"] == json!(true) {
-        for (index, container) in items(spec, "containers") {
-            for (number, port) in items(container, "ports") {
-                let host = port["hostPort"].as_i64().unwrap_or(0);
-                if host != 0 && Some(host) != port["containerPort"].as_i64() {
-                    errors.invalid(
-                        &format!("{path}.containers[{index}].ports[{number}].hostPort"),
-                        &port["hostPort"],
-                        "must match `containerPort` when `hostNetwork` is true",
-                    );
-                }
-            }
+    affinity::tolerations(&spec["tolerations"], &format!("{path}.tolerations"), errors);
+    for (index, alias) in items(spec, "hostAliases") {
+        let path = format!("{path}.hostAliases[{index}]");
+        errors.ip(&format!("{path}.ip"), text(alias, "ip"));
+        for (number, name) in items(alias, "hostnames") {
+            let name = name.as_str().unwrap_or_default();
+            errors.invalid_text(
+                &format!("{path}.hostnames[{number}]"),
+                name,
+                names::dns_subdomain(name),
+            );
         }
+    }
+    subdomain("priorityClassName", errors);
+    if has(spec, "runtimeClassName") {
+        let name = text(spec, "runtimeClassName");
+        errors.invalid_text(
+            &format!("{path}.runtimeClassName"),
+            name,
+            names::dns_subdomain(name),
+        );
     }
     if has(spec, "preemptionPolicy") {
-        let known = ["Never", "PreemptLowerPriority"];
+        let path = format!("{path}.preemptionPolicy");
         errors.one_of(
-            &format!("{path}.preemptionPolicy"),
+            &path,
             &spec["preemptionPolicy"],
-            &known,
+            &["PreemptLowerPriority", "Never"],
         );
     }
+    let overhead = json!({"limits": spec["overhead"]});
+    let owner = resources::Owner::Container;
+    resources::requirements(&overhead, &format!("{path}.overhead"), owner, &[], errors);
+    pod_security::system(spec, path, errors);
+    environment::files(spec, path, errors);
 }
 
-pub(super) fn tolerations(spec: &Value, path: &str, errors: &mut Errors) {
-    for (index, toleration) in items(spec, "tolerations") {
-        let path = format!("{path}.tolerations[{index}]");
-        let (key, operator, value) = (
-            text(toleration, "key"),
-            text(toleration, "operator"),
-            text(toleration, "value"),
-        );
-        if !key.is_empty() {
-            errors.invalid_text(&format!("{path}.key"), key, names::qualified(key));
-        } else if operator != "Exists" {
-            errors.invalid(
-                &format!("{path}.operator"),
-                &json!(operator),
-                "operator must be Exists when `key` is empty, which means \"match all values and all keys\"",
-            );
-        }
-        if has(toleration, "tolerationSeconds") && text(toleration, "effect") != "NoExecute" {
-            errors.invalid(
-                &format!("{path}.effect"),
-                &json!(text(toleration, "effect")),
-                "effect must be 'NoExecute' when `tolerationSeconds` is set",
-            );
-        }
-        match operator {
-            "Equal" | "" => {
-                errors.invalid_text(&format!("{path}.operator"), value, names::label_value(value));
-            }
-            "Exists" if !value.is_empty() => {
-                errors.invalid(
-                    &format!("{path}.operator"),
-                    &json!(toleration),
-                    "value must be empty when `operator` is 'Exists'",
-                );
-            }
-            "Exists" => {}
-            _ => errors.not_supported(
-                &format!("{path}.operator"),
-                &json!(operator),
-                &["Equal", "Exists"],
-            ),
-        }
-        let effect = text(toleration, "effect");
-        if !effect.is_empty() && !["NoSchedule", "PreferNoSchedule", "NoExecute"].contains(&effect) {
-            errors.not_supported(
-                &format!("{path}.effect"),
-                &json!(effect),
-                &["NoExecute", "NoSchedule", "PreferNoSchedule"],
-            );
-        }
-    }
-}
-
-/// A template's labels, annotations and spec.
-pub(super) fn template(template: &Value, path: &str, errors: &mut Errors) {
-    let metadata = &template["metadata"];
-    meta::labels(&metadata["labels"], &format!("{path}.labels"), errors);
-    meta::annotations(&metadata["annotations"], &format!("{path}.annotations"), errors);
-    spec(&template["spec"], &format!("{path}.spec"), errors);
-}
-
-/// What may change in a pod.
-pub(super) fn update(old: &Value, new: &Value, errors: &mut Errors) {
-    let (old, new) = (&old["spec"], &new["spec"]);
-    for list in ["containers", "initContainers"] {
-        let names = |spec: &Value| -> usize { items(spec, list).count() };
-        if names(old) != names(new) {
-            errors.forbidden(
-                &format!("spec.{list}"),
-                "pod updates may not add or remove containers",
-            );
-            return;
-        }
-    }
-    if old["activeDeadlineSeconds"] != new["activeDeadlineSeconds"] {
-        let value = new.get("activeDeadlineSeconds").unwrap_or(&Value::Null);
-        match (old["activeDeadlineSeconds"].as_i64(), value.as_i64()) {
-            (Some(_), None) => {
-                errors.invalid(
-                    "spec.activeDeadlineSeconds",
-                    value,
-                    "must not update from a positive integer to nil value",
-                );
-            }
-            (Some(before), Some(after)) if after > before => errors.invalid(
-                "spec.activeDeadlineSeconds",
-                value,
-                "must be less than or equal to previous value",
-            ),
-            _ => {}
-        }
-        if !errors.list.is_empty() {
-            return;
-        }
-    }
-    let old_tolerations: Vec<&Value> = items(old, "tolerations").map(|(_, one)| one).collect();
-    let kept = old_tolerations.iter().all(|one| {
-        items(new, "tolerations").any(|(_, other)| {
-            let plain = |toleration: &Value| {
-                let mut plain = toleration.clone();
-                if let Some(members) = plain.as_object_mut() {
-                    members.remove("tolerationSeconds");
-                }
-                plain
-            };
-            plain(other) == plain(one)
-        })
-    });
-    let gates = |spec: &Value| -> Vec<Value> {
-        items(spec, "schedulingGates")
-            .map(|(_, one)| one.clone())
-            .collect()
-    };
-    let (old_gates, new_gates) = (gates(old), gates(new));
-    if let Some(added) = new_gates.iter().find(|gate| !old_gates.contains(gate)) {
-        errors.forbidden(
-            "spec.schedulingGates",
-            &format!(
-                "only deletion is allowed, but found new scheduling gate '{}'",
-                text(added, "name")
-            ),
-        );
+/// Ports in the host's network are the container's own.
+fn ports_of_host(spec: &Value, path: &str, is_pod: bool, errors: &mut Errors) {
+    if !is_true(spec, "hostNetwork") {
         return;
     }
-    // Everything that may change is made equal; what still differs may not.
-    let mut comparable = new.clone();
-    for list in ["containers", "initContainers"] {
-        for (index, container) in items(old, list) {
-            if let Some(image) = container.get("image") {
-                comparable[list][index]["image"] = image.clone();
+    for (index, container) in items(spec, "containers") {
+        for (number, port) in items(container, "ports") {
+            let (host, own) = (integer(&port["hostPort"]), integer(&port["containerPort"]));
+            if (is_pod || host != 0) && host != own {
+                let path = format!("{path}.containers[{index}].ports[{number}].hostPort");
+                let why = "must match `containerPort` when `hostNetwork` is true";
+                errors.invalid(&path, &json!(host), why);
             }
         }
     }
-    for name in ["activeDeadlineSeconds", "schedulingGates"] {
-        copy(old, &mut comparable, name);
-    }
-    if kept {
-        copy(old, &mut comparable, "tolerations");
-    }
-    if old["terminationGracePeriodSeconds"]
-        .as_i64()
-        .is_some_and(|seconds| seconds < 0)
-        && new["terminationGracePeriodSeconds"] == json!(1)
-    {
-        copy(old, &mut comparable, "terminationGracePeriodSeconds");
-    }
-    if !old_gates.is_empty() {
-        for name in ["nodeSelector", "affinity"] {
-            copy(old, &mut comparable, name);
+}
+
+/// Name servers, search list and options.
+fn resolver(spec: &Value, path: &str, errors: &mut Errors) {
+    let config = &spec["dnsConfig"];
+    let servers = format!("{path}.nameservers");
+    if text(spec, "dnsPolicy") == "None" {
+        if config.is_null() {
+            errors.required(path, "must provide `dnsConfig` when `dnsPolicy` is None");
+            return;
+        }
+        if count(config, "nameservers") == 0 {
+            let why = "must provide at least one DNS nameserver when `dnsPolicy` is None";
+            errors.required(&servers, why);
+            return;
         }
     }
-    if comparable != *old {
-        let changed: Vec<String> = old
-            .as_object()
-            .into_iter()
-            .chain(comparable.as_object())
-            .flat_map(|members| members.keys())
-            .filter(|name| old.get(*name) != comparable.get(*name))
-            .map(|name| format!("spec.{name}"))
-            .collect::<std::collections::BTreeSet<_>>()
-            .into_iter()
-            .collect();
-        errors.forbidden("spec", &format!("{MAY_CHANGE}\nchanged: {}", changed.join(", ")));
+    if count(config, "nameservers") > 3 {
+        errors.invalid(
+            &servers,
+            &config["nameservers"],
+            "must not have more than 3 nameservers",
+        );
+    }
+    for (index, server) in items(config, "nameservers") {
+        errors.ip(
+            &format!("{servers}[{index}]"),
+            server.as_str().unwrap_or_default(),
+        );
+    }
+    let searches = format!("{path}.searches");
+    let texts = || items(config, "searches").map(|(_, search)| search.as_str().unwrap_or_default());
+    if texts().count() > 32 {
+        errors.invalid(
+            &searches,
+            &config["searches"],
+            "must not have more than 32 search paths",
+        );
+    }
+    if texts().map(|search| search.len() + 1).sum::<usize>() > 2049 {
+        let why = "must not have more than 2048 characters (including spaces) in the search list";
+        errors.invalid(&searches, &config["searches"], why);
+    }
+    for (index, search) in texts().enumerate().filter(|(_, search)| *search != ".") {
+        let (path, search) = (
+            format!("{searches}[{index}]"),
+            search.strip_suffix('.').unwrap_or(search),
+        );
+        if search.len() > 253 {
+            errors.bad(&path, search, "must be no more than 253 characters");
+        }
+        if !SEARCH.is_match(search) {
+            let why = format!(
+                "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '_', '-' or '.', and must start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is '{UNDERSCORED}')"
+            );
+            errors.bad(&path, search, &why);
+        }
+    }
+    for (index, option) in items(config, "options") {
+        if text(option, "name").is_empty() {
+            errors.required(&format!("{path}.options[{index}]"), "must not be empty");
+        }
     }
 }
 
-fn copy(from: &Value, to: &mut Value, name: &str) {
-    match (from.get(name), to.as_object_mut()) {
-        (Some(value), Some(members)) => {
-            members.insert(name.to_owned(), value.clone());
-        }
-        (None, Some(members)) => {
-            members.remove(name);
-        }
-        _ => {}
+/// What a pod waits for, to be scheduled and to be ready.
+fn gates(spec: &Value, path: &str, errors: &mut Errors) {
+    for (index, gate) in items(spec, "readinessGates") {
+        let kind = text(gate, "conditionType");
+        let path = format!("{path}.readinessGates[{index}].conditionType");
+        errors.invalid_text(&path, kind, names::qualified(kind));
     }
+    let mut seen: Vec<&str> = Vec::new();
+    for (index, gate) in items(spec, "schedulingGates") {
+        let (path, name) = (format!("{path}.schedulingGates[{index}]"), text(gate, "name"));
+        errors.invalid_text(&path, name, names::qualified(name));
+        if seen.contains(&name) {
+            errors.duplicate(&path, &json!(name));
+        }
+        seen.push(name);
+    }
+}
+
+fn host_name(spec: &Value, path: &str, errors: &mut Errors) {
+    if !has(spec, "hostnameOverride") {
+        return;
+    }
+    for name in ["setHostnameAsFQDN", "hostNetwork"] {
+        if is_true(spec, name) {
+            errors.forbidden(path, &format!("may not be specified when {name} is true"));
+        }
+    }
+    let name = text(spec, "hostnameOverride");
+    if name.len() > 64 {
+        errors.too_long(path, 64);
+    }
+    errors.invalid_text(path, name, names::dns_subdomain(name));
 }

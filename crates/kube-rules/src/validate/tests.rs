@@ -1,3 +1,6 @@
+mod pod_updates;
+mod pods;
+
 use super::*;
 use crate::status::ApiError;
 use crate::strict::{FieldValidation, check};
@@ -234,6 +237,7 @@ fn pods_that_are_refused() {
             vec![
                 "spec.initContainers[0].startupProbe: Forbidden: may not be set for init containers without restartPolicy=Always",
                 "spec.ephemeralContainers[0].readinessProbe: Forbidden: cannot be set for an Ephemeral Container",
+                "spec.ephemeralContainers: Forbidden: cannot be set on create",
             ],
         ),
         (
@@ -288,7 +292,7 @@ fn what_may_change_in_a_pod() {
         ),
         (
             json!({"spec": {"tolerations": []}}),
-            "spec: Forbidden: pod updates may not change fields other than `spec.containers[*].image`,",
+            "spec.tolerations: Forbidden: existing toleration can not be modified except its tolerationSeconds",
         ),
         (
             json!({"spec": {"containers": [{"name": "d", "image": "x"}]}}),
