@@ -43,6 +43,24 @@ fn a_minimal_pod() {
 }
 
 #[test]
+fn old_and_whole_ways_of_saying_it() {
+    let pod = defaulted(
+        "",
+        "Pod",
+        json!({"spec": {"terminationGracePeriodSeconds": -1, "resources": {"limits": {"cpu": "1", "hugepages-2Mi": "4Mi"}},
+            "containers": [{"name": "c", "image": "x", "resources": {"requests": {"cpu": "100m"}, "limits": {"memory": "1Gi"}}}],
+            "initContainers": [{"name": "i", "image": "x", "restartPolicy": "Always", "resources": {"requests": {"cpu": "10m"}}}]},
+            "status": {"podIP": "192.0.2.1"}}),
+    );
+    assert_eq!(pod["spec"]["terminationGracePeriodSeconds"], 1);
+    assert_eq!(
+        pod["spec"]["resources"]["requests"],
+        json!({"cpu": "110m", "hugepages-2Mi": "4Mi", "memory": "1Gi"})
+    );
+    assert_eq!(pod["status"]["podIPs"], json!([{"ip": "192.0.2.1"}]));
+}
+
+#[test]
 fn pull_policy_follows_the_tag() {
     for (image, policy) in [
         ("nginx", "Always"),

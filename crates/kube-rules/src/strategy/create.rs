@@ -275,6 +275,11 @@ fn store_versions(object: &mut Value) {
     }
 }
 
+/// A status update leaves the count of templates as it is, whatever the client says.
+pub(super) fn keep_template_generation(old: &Value, new: &mut Value) {
+    annotate(new, TEMPLATE_GENERATION, &template_generation(old).to_string());
+}
+
 fn template_generation(object: &Value) -> i64 {
     let text = object["metadata"]["annotations"][TEMPLATE_GENERATION].as_str();
     text.and_then(|text| text.parse().ok()).unwrap_or(0)

@@ -124,6 +124,7 @@ pub fn prepare_status_update(gvk: &Gvk, old: &Value, new: &mut Value) {
     }
     match (gvk.group.as_str(), gvk.kind.as_str()) {
         ("apps", "Deployment") => restore(&old["metadata"], &mut new["metadata"], "labels"),
+        ("apps", "DaemonSet") => create::keep_template_generation(old, new),
         ("", "Pod") => restore(&old["metadata"], &mut new["metadata"], "ownerReferences"),
         (
             "apiextensions.k8s.io"

@@ -1,4 +1,5 @@
 use super::*;
+use rstest::rstest;
 
 fn gvk(group: &str, kind: &str) -> Gvk {
     Gvk {
@@ -146,6 +147,53 @@ fn daemon_sets_count_their_templates() {
         "2"
     );
     assert_eq!(new["metadata"]["generation"], 2);
+    let mut status = json!({"metadata": {"name": "x"}, "spec": {}, "status": {"numberReady": 1}});
+    prepare_status_update(&set, &new, &mut status);
+    assert_eq!(
+        status["metadata"]["annotations"],
+        json!({"deprecated.daemonset.template.generation": "2"})
+    );
+}
+
+/// Fields behind closed gates go; what a new pod gets comes.
+#[rstest]
+#[case(json!({"schedulingGroup": {"podGroupName": "g"}}), json!({}))]
+#[case(json!({"volumes": [{"projected": {"sources": [{"clusterTrustBundle": {"path": "a"}}, {"podCertificate": {}}]}}]}),
+    json!({"volumes": [{"projected": {"sources": [{}, {}]}}]}))]
+#[case(json!({"containers": [{"name": "c", "lifecycle": {"stopSignal": "SIGTERM"}}]}), json!({"containers": [{"name": "c"}]}))]
+#[case(json!({"containers": [{"name": "c", "lifecycle": {"stopSignal": "SIGTERM", "preStop": {}}}]}),
+    json!({"containers": [{"name": "c", "lifecycle": {"preStop": {}}}]}))]
+#[case(json!({"containers": [{"name": "armed"}]}),
+    json!({"containers": [{"name": "armed", "securityContext": {"appArmorProfile": {"type": "Localhost", "localhostProfile": "p"}}}]}))]
+#[case(json!({"topologySpreadConstraints": [{"matchLabelKeys": ["a", "z"], "labelSelector": {}}, {"matchLabelKeys": ["a"]}]}),
+    json!({"topologySpreadConstraints": [{"matchLabelKeys": ["a", "z"],
+        "labelSelector": {"matchExpressions": [{"key": "a", "operator": "In", "values": ["b"]}]}}, {"matchLabelKeys": ["a"]}]}))]
+fn new_pods_are_prepared(#[case] spec: Value, #[case] expected: Value) {
+    let metadata = json!({"labels": {"a": "b"},
+        "annotations": {"container.apparmor.security.beta.kubernetes.io/armed": "localhost/p"}});
+    let mut object = json!({"metadata": metadata, "spec": spec});
+    prepare_create(&gvk("", "Pod"), &mut object);
+    assert_eq!(object["spec"], expected);
+}
+
+#[test]
+fn a_gated_pod_says_so() {
+    let mut object = json!({"metadata": {"creationTimestamp": "2001-02-03T04:05:06Z"},
+        "spec": {"schedulingGates": [{"name": "a.b/c"}]}});
+    prepare_create(&gvk("", "Pod"), &mut object);
+    let condition = &object["status"]["conditions"][0];
+    assert_eq!(
+        (
+            &condition["type"],
+            &condition["reason"],
+            &condition["lastTransitionTime"]
+        ),
+        (
+            &json!("PodScheduled"),
+            &json!("SchedulingGated"),
+            &json!("2001-02-03T04:05:06Z")
+        )
+    );
 }
 
 #[test]
