@@ -25,7 +25,9 @@ mod served;
 mod wait;
 
 pub use cluster::{Cluster, read};
-pub use evenkeel_apiserver::{ApiServer, Options};
+pub use evenkeel_apiserver::{
+    ApiServer, Fault, Interception, Options, RecordedRequest, RequestFilter, TestServer,
+};
 pub use served::{Link, ServedApi};
 pub use wait::{SOON, becomes, ends, eventually, eventually_here, until, until_within};
 

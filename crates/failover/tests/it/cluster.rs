@@ -1,6 +1,5 @@
 //! A cluster of three nodes in one zone, and the controllers that a test starts in it.
 
-use super::traffic::Traffic;
 use super::zone::{Outside, key, roster_key, roster_keys, roster_of};
 use evenkeel_api::crd::{
     AgentStatus, AgentStatusSpec, FailoverPolicy, FailoverPolicySpec, NodeIncident, NodeIncidentStatus,
@@ -15,7 +14,9 @@ use evenkeel_failover_rules::world::Config;
 use evenkeel_judge::{Profile, Timing};
 use evenkeel_net::admin::Admin;
 pub(crate) use evenkeel_testkit::objects::{has_taint, is_leaving, is_ready, pod_condition as condition};
-use evenkeel_testkit::{SOON, ServedApi, cluster, eventually, until};
+use evenkeel_testkit::{
+    Fault, Interception, RecordedRequest, RequestFilter, SOON, TestServer, cluster, eventually, until,
+};
 use evenkeel_zone::roster::report_object_name;
 use futures::StreamExt as _;
 use jiff::Timestamp;
@@ -29,6 +30,7 @@ use std::ops::Deref;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use tempfile::TempDir;
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 use tokio_util::sync::{CancellationToken, DropGuard};
@@ -38,7 +40,8 @@ const ACCOUNT: &str = "system:serviceaccount:evenkeel-system:evenkeel-controller
 
 /// Its words are those of the namespace `shop`, for an administrator.
 pub(crate) struct Cluster {
-    api: ServedApi,
+    api: TestServer,
+    home: TempDir,
     own: cluster::Cluster,
     pub(crate) outside: Outside,
     stop: CancellationToken,
@@ -121,7 +124,8 @@ impl Readiness {
 
 /// A replica of the controller. It is told to stop when this goes.
 pub(crate) struct Replica {
-    pub(crate) traffic: Traffic,
+    /// The group that its user has and no other one.
+    group: String,
     task: JoinHandle<Result<(), ControllerError>>,
     stop: CancellationToken,
     _ends: DropGuard,
@@ -132,14 +136,6 @@ impl Replica {
     pub(crate) async fn stop(self) {
         self.stop.cancel();
         self.task.await.unwrap().unwrap();
-    }
-
-    /// Its machine loses power: nothing is settled, given back or told.
-    pub(crate) async fn kill(self) {
-        self.traffic.cut();
-        self.task.abort();
-        let ended = self.task.await;
-        assert!(ended.is_err(), "killed before it could end: {ended:?}");
     }
 }
 
@@ -156,11 +152,13 @@ impl Cluster {
 
     /// The same without nodes, agents and a world outside.
     pub(crate) async fn without_nodes() -> Self {
-        let api = ServedApi::start().await;
+        evenkeel_net::init_crypto();
+        let api = TestServer::start().await.unwrap();
         let stop = CancellationToken::new();
         let cluster = Self {
-            own: cluster::Cluster::of(&api.server).namespaced("shop"),
+            own: cluster::Cluster::of(api.server()).namespaced("shop"),
             api,
+            home: tempfile::tempdir().unwrap(),
             outside: Outside::default(),
             _ends: stop.clone().drop_guard(),
             stop,
@@ -240,9 +238,10 @@ impl Cluster {
             }
             None => (None, None),
         };
-        let traffic = Traffic::default();
-        let groups = ["system:serviceaccounts", "system:authenticated"];
-        let client = traffic.of(self.server().client_as(ACCOUNT, &groups));
+        // All replicas are one user; a group tells them apart.
+        let group = evenkeel_election::unique_identity();
+        let groups = ["system:serviceaccounts", "system:authenticated", &group];
+        let client = self.api.client_as(ACCOUNT, &groups);
         let stop = CancellationToken::new();
         let admin = Admin::new("controller");
         let shutdown = stop.clone();
@@ -254,7 +253,7 @@ impl Cluster {
             self.webhook_is(&url).await;
         }
         Replica {
-            traffic,
+            group,
             task,
             _ends: stop.clone().drop_guard(),
             stop,
@@ -277,14 +276,39 @@ impl Cluster {
         replica
     }
 
+    /// The machine of a replica loses power: nothing is settled, given back or told.
+    pub(crate) async fn kill(&self, replica: Replica) {
+        let of_it = RequestFilter::any().user_group(&replica.group);
+        self.api.intercept(of_it, Fault::hold()).keep();
+        replica.task.abort();
+        let ended = replica.task.await;
+        assert!(ended.is_err(), "killed before it could end: {ended:?}");
+    }
+
+    /// What the controllers have asked so far.
+    pub(crate) fn asked(&self) -> Vec<RecordedRequest> {
+        let mut asked = self.api.requests();
+        asked.retain(|request| request.user == ACCOUNT);
+        asked
+    }
+
+    /// The controllers' watches of this resource show no change of that object. They go on showing the
+    /// others, so that they count as proven live: a cache between them and etcd that lags behind.
+    pub(crate) fn withhold(&self, resource: &str, name: &str) -> Interception {
+        let changes = RequestFilter::any().user(ACCOUNT).resource(resource).name(name);
+        self.api.intercept(changes, Fault::hide_events())
+    }
+
     /// A client that may do everything, under this name.
     pub(crate) fn client_of(&self, user: &str) -> Client {
         self.server().client_as(user, &["system:masters"])
     }
 
     /// A kubeconfig of an administrator.
-    pub(crate) fn kubeconfig(&self) -> PathBuf {
-        self.api.direct("admin")
+    pub(crate) async fn kubeconfig(&self) -> PathBuf {
+        let file = self.home.path().join("kubeconfig");
+        std::fs::write(&file, self.api.kubeconfig().await.unwrap()).unwrap();
+        file
     }
 
     /// Evenkeel's own namespace.

@@ -226,7 +226,7 @@ async fn a_controller_that_takes_over_in_mid_dead_keeps_the_deadline() {
     let tainted_at = cluster
         .eventually_incident("the deadline recorded", "n3", |status| status.tainted_at.clone())
         .await;
-    first.kill().await;
+    cluster.kill(first).await;
     assert!(!is_leaving(&cluster.get::<Pod>("web").await), "not due yet");
 
     let _second = cluster.replica(elected("b")).await;

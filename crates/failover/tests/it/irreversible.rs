@@ -1,11 +1,10 @@
 //! What cannot be undone: one more look before it, whose word it carries, and what it costs.
 
 use super::cluster::{Cluster, Setup, is_leaving, is_ready, no_execute};
-use super::traffic::Asked;
 use evenkeel_api::crd::AgentStatus;
 use evenkeel_api::names::{self, annotations};
 use evenkeel_testkit::log::Log;
-use evenkeel_testkit::until;
+use evenkeel_testkit::{RecordedRequest, until};
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::ResourceExt as _;
@@ -13,12 +12,15 @@ use serde_json::json;
 
 /// Whether a request is work on a failure, and not what runs all the time: watches, audits of quiet ones, the
 /// Leases of the election and of the replicas. Events are for people, and none of the work waits for them.
-fn is_work(asked: &Asked) -> bool {
+fn is_work(asked: &RecordedRequest) -> bool {
     let own_leases = format!("/namespaces/{}/leases", names::NAMESPACE);
-    !asked.watch
-        && !asked.metadata_only
-        && !asked.path.contains(&own_leases)
-        && !asked.path.ends_with("/events")
+    let accept = asked
+        .headers
+        .get("accept")
+        .and_then(|accept| accept.to_str().ok());
+    // Names and versions alone: the audit of a quiet watch.
+    let audits = accept.is_some_and(|accept| accept.contains("PartialObjectMetadata"));
+    asked.verb != "watch" && !audits && !asked.path.contains(&own_leases) && !asked.path.ends_with("/events")
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -30,7 +32,7 @@ async fn evicting_n_pods_costs_at_most_2_n_and_5_requests() {
             .pod("n3", &format!("web-{number}"), Some("ReplicaSet"), None)
             .await;
     }
-    let replica = cluster.controlled(Setup::default()).await;
+    let _replica = cluster.controlled(Setup::default()).await;
     cluster.outside.kill("n3");
     until("every pod is deleted", async || {
         cluster.list::<Pod>().await.iter().all(is_leaving)
@@ -45,13 +47,13 @@ async fn evicting_n_pods_costs_at_most_2_n_and_5_requests() {
             told.then_some(())
         })
         .await;
-    let mut work = replica.traffic.asked();
+    let mut work = cluster.asked();
     work.retain(is_work);
     // The node's status is written beside its NoExecute taint, and the taint's row in the incident after it.
     // On a busy machine both come after the first eviction; they are no part of what evictions cost.
-    let is_taint = |asked: &Asked| asked.method == "PATCH" && asked.path == "/api/v1/nodes/n3";
+    let is_taint = |asked: &RecordedRequest| asked.method == "PATCH" && asked.path == "/api/v1/nodes/n3";
     let taint = work.iter().rposition(is_taint).expect("the node was tainted");
-    let is_row = |asked: &Asked| asked.path.contains("/nodeincidents/");
+    let is_row = |asked: &RecordedRequest| asked.path.contains("/nodeincidents/");
     let row = work.iter().skip(taint).position(is_row).map(|row| taint + row);
     let mut evicting = work.split_off(taint + 1);
     evicting.remove(row.expect("the taint is recorded") - taint - 1);
@@ -70,10 +72,10 @@ async fn a_sign_of_life_that_the_watch_does_not_show(resource: &str, why: &str) 
     let log = Log::capture();
     let cluster = Cluster::start().await;
     cluster.pod("n3", "web", Some("ReplicaSet"), None).await;
-    let replica = cluster.controlled(Setup::default()).await;
+    let _replica = cluster.controlled(Setup::default()).await;
     cluster.outside.kill("n3");
     cluster.eventually_state("n3", "Dead, announced").await;
-    replica.traffic.withhold(resource, "n3");
+    let _withheld = cluster.withhold(resource, "n3");
     match resource {
         "leases" => cluster.renewed("n3").await,
         "agentstatuses" => {
@@ -101,7 +103,7 @@ async fn a_sign_of_life_that_the_watch_does_not_show(resource: &str, why: &str) 
         "the stock controllers would answer with NoExecute: {ready:?}"
     );
     assert!(!is_leaving(&cluster.get::<Pod>("web").await));
-    let asked = replica.traffic.asked();
+    let asked = cluster.asked();
     assert!(
         asked
             .iter()
@@ -134,10 +136,10 @@ async fn a_lease_renewed_behind_a_stale_watch_stops_evictions_that_are_due() {
     let cluster = Cluster::start().await;
     // Due some seconds after the taint.
     cluster.pod("n3", "web", Some("ReplicaSet"), Some(6)).await;
-    let replica = cluster.controlled(Setup::default()).await;
+    let _replica = cluster.controlled(Setup::default()).await;
     cluster.outside.kill("n3");
     cluster.until("n3", "tainted", no_execute).await;
-    replica.traffic.withhold("leases", "n3");
+    let _withheld = cluster.withhold("leases", "n3");
     cluster.renewed("n3").await;
     until("the log says why the eviction was refused", async || {
         let why = "its Lease changed since the decision";

@@ -16,6 +16,5 @@ mod process;
 mod replicas;
 mod stock;
 mod stopping;
-mod traffic;
 mod webhook;
 mod zone;

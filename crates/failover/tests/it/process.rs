@@ -45,7 +45,7 @@ async fn get(address: SocketAddr, path: &str) -> Option<String> {
 #[tokio::test(flavor = "multi_thread")]
 async fn the_process_gets_ready_leads_and_stops_when_told() {
     let cluster = Cluster::start().await;
-    let kubeconfig = cluster.kubeconfig();
+    let kubeconfig = cluster.kubeconfig().await;
     let directory = tempfile::tempdir().unwrap();
     let key = directory.path().join("roster.key");
     write_secret(&key, roster_key().to_pem().unwrap().as_bytes()).unwrap();
@@ -121,7 +121,7 @@ async fn what_the_user_has_to_change_is_named() {
     );
 
     let cluster = Cluster::start().await;
-    let kubeconfig = cluster.kubeconfig();
+    let kubeconfig = cluster.kubeconfig().await;
     let taken = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = taken.local_addr().unwrap().to_string();
     let line = ["--kubeconfig", kubeconfig.to_str().unwrap(), "--admin", &address];

@@ -21,7 +21,7 @@ async fn the_leader_dies_in_mid_disconnected_and_no_endpoint_is_lost() {
         is_ready(&stock::would_mark_pod(&cluster, "web").await)
     })
     .await;
-    leader.kill().await;
+    cluster.kill(leader).await;
 
     // Nobody leads; the stock controllers begin now.
     stock::mark_node(&cluster, "n3").await;
@@ -56,7 +56,7 @@ async fn a_restarted_replica_protects_by_the_incident_before_it_has_evidence_of_
     let first = cluster.controlled(Setup::elected("a")).await;
     cluster.cut("n3").await;
     let before = cluster.incident("n3").await.unwrap();
-    first.kill().await;
+    cluster.kill(first).await;
     // Nothing new comes from the zone: all that the next replica can know of the node stands in the incident.
     cluster.outside.mute();
 
@@ -85,7 +85,7 @@ async fn a_restarted_replica_does_not_take_an_isolated_node_for_dead() {
     cluster.eventually_state("n3", "Dead, announced").await;
     cluster.renewed("n3").await;
     cluster.eventually_state("n3", "Isolated").await;
-    first.kill().await;
+    cluster.kill(first).await;
 
     let _second = cluster.replica(Setup::elected("b")).await;
     cluster
