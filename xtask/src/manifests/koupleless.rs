@@ -69,7 +69,7 @@ const ROLES: [Role; 9] = [
             rule(CORE, "pods", "get, list, watch, delete"),
             rule(CORE, "pods/status", "patch"),
             rule_for("What pods refer to.", CORE, "configmaps, secrets", "get"),
-            rule(CORE, "services", "list"),
+            rule(CORE, "services", "get, list"),
             rule(CORE, "serviceaccounts/token", "create"),
             rule("\"\", events.k8s.io", "events", "create, patch"),
             rule_for("Baselines.", "apps", "deployments", "list, watch"),
