@@ -116,7 +116,7 @@ impl Captured {
                 .unwrap_or_default()
                 .to_owned()
         };
-        if answer.status < 300 && answer.body["metadata"]["uid"].is_string() {
+        if answer.is_object() {
             self.version = text("resourceVersion");
             self.uid = text("uid");
             if self.first.is_empty() {

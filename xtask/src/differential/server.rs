@@ -30,6 +30,13 @@ pub(super) struct Answer {
     pub(super) body: Value,
 }
 
+impl Answer {
+    /// Whether it is a stored object, whose version and UID later requests may name.
+    pub(super) fn is_object(&self) -> bool {
+        self.status < 300 && self.body["metadata"]["uid"].is_string()
+    }
+}
+
 impl Server {
     /// Connects as the current user of a kubeconfig.
     pub(super) async fn connect(kubeconfig: &Path) -> anyhow::Result<Self> {
