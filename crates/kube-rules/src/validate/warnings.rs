@@ -3,6 +3,7 @@
 use super::affinity::{PREFERRED, REQUIRED};
 use super::checks::{containers, count, integer, members, quantity};
 use super::errors::{has, items, text};
+use super::kind_warnings::{self, claim_spec};
 use super::pod_security::{SECCOMP, SECCOMP_OF};
 use crate::gofmt::go_quote;
 use crate::gvk::Gvk;
@@ -64,7 +65,7 @@ const OLD_ANNOTATIONS: [(&str, &str); 3] = [
 ];
 
 /// Sources of volumes that went out of use: the member, its name in the warning, the warning.
-const OLD_VOLUMES: [(&str, &str, &str); 7] = [
+pub(super) const OLD_VOLUMES: [(&str, &str, &str); 7] = [
     (
         "photonPersistentDisk",
         "photonPersistentDisk",
@@ -102,7 +103,7 @@ const OLD_VOLUMES: [(&str, &str, &str); 7] = [
     ),
 ];
 /// The same, of which upstream warns after those of claims.
-const LATER_OLD_VOLUMES: [(&str, &str); 2] = [
+pub(super) const LATER_OLD_VOLUMES: [(&str, &str); 2] = [
     ("cephfs", "deprecated in v1.28, non-functional in v1.31+"),
     ("rbd", "deprecated in v1.28, non-functional in v1.31+"),
 ];
@@ -114,7 +115,9 @@ pub(super) fn create(gvk: &Gvk, object: &Value) -> Vec<String> {
     let wrong = names::dns_label(name).join(" ");
     let host_name = match (gvk.group.as_str(), gvk.kind.as_str()) {
         ("", "Pod") => "the Pod's hostname",
-        ("", "ReplicationController") | ("apps", "Deployment" | "ReplicaSet") => "Pod names and hostnames",
+        ("", "ReplicationController")
+        | ("apps", "Deployment" | "ReplicaSet")
+        | ("batch", "Job" | "CronJob") => "Pod names and hostnames",
         _ => "",
     };
     if !host_name.is_empty() && !wrong.is_empty() {
@@ -132,7 +135,7 @@ pub(super) fn create(gvk: &Gvk, object: &Value) -> Vec<String> {
             pod(&object["spec"]["template"], "spec.template", &mut all);
             stateful_set(object, "", &mut all);
         }
-        _ => {}
+        _ => kind_warnings::write(gvk, None, object, &mut all),
     }
     all
 }
@@ -157,7 +160,7 @@ pub(super) fn update(gvk: &Gvk, old: &Value, new: &Value) -> Vec<String> {
             }
             stateful_set(new, ".Spec", &mut all);
         }
-        _ => {}
+        _ => kind_warnings::write(gvk, Some(old), new, &mut all),
     }
     all
 }
@@ -171,6 +174,8 @@ pub(super) fn status(gvk: &Gvk, new: &Value) -> Vec<String> {
                 address(&format!("status.{list}[{index}].ip"), text(one, "ip"), &mut all);
             }
         }
+    } else {
+        kind_warnings::status(gvk, new, &mut all);
     }
     all
 }
@@ -210,19 +215,7 @@ fn stateful_set(object: &Value, place: &str, all: &mut Vec<String>) {
     }
 }
 
-fn claim_spec(spec: &Value, path: &str, all: &mut Vec<String>) {
-    for list in ["requests", "limits"] {
-        whole_bytes(
-            &spec["resources"],
-            &format!("{path}.resources"),
-            list,
-            "storage",
-            all,
-        );
-    }
-}
-
-fn whole_bytes(resources: &Value, path: &str, list: &str, name: &str, all: &mut Vec<String>) {
+pub(super) fn whole_bytes(resources: &Value, path: &str, list: &str, name: &str, all: &mut Vec<String>) {
     if let Some(amount) = quantity(&resources[list][name]).filter(|amount| amount.milli() % 1000 != 0) {
         let place = if list.is_empty() {
             path.to_owned()
@@ -236,7 +229,7 @@ fn whole_bytes(resources: &Value, path: &str, list: &str, name: &str, all: &mut 
 }
 
 /// A pod at the top, or a template at `path`.
-fn pod(object: &Value, path: &str, all: &mut Vec<String>) {
+pub(super) fn pod(object: &Value, path: &str, all: &mut Vec<String>) {
     if !object.is_object() {
         return;
     }
@@ -333,7 +326,7 @@ fn pod(object: &Value, path: &str, all: &mut Vec<String>) {
     }
 }
 
-fn old_label(key: &str) -> Option<&'static str> {
+pub(super) fn old_label(key: &str) -> Option<&'static str> {
     OLD_LABELS
         .iter()
         .find(|(old, _)| *old == key)
@@ -374,7 +367,7 @@ fn nodes(spec: &Value, path: &str, all: &mut Vec<String>) {
     }
 }
 
-fn node_term(term: &Value, with_values: bool, path: &str, all: &mut Vec<String>) {
+pub(super) fn node_term(term: &Value, with_values: bool, path: &str, all: &mut Vec<String>) {
     for (index, one) in items(term, "matchExpressions") {
         let (place, key) = (format!("{path}.matchExpressions[{index}]"), text(one, "key"));
         all.extend(old_label(key).map(|message| format!("{place}.key: {key} is {message}")));
@@ -585,7 +578,7 @@ fn ports(spec: &Value, path: &str, all: &mut Vec<String>) {
 }
 
 /// An IPv6 address in another form than RFC 5952's.
-fn address(path: &str, written: &str, all: &mut Vec<String>) {
+pub(super) fn address(path: &str, written: &str, all: &mut Vec<String>) {
     if let Ok(address @ IpAddr::V6(_)) = written.parse::<IpAddr>()
         && address.to_string() != written
     {
