@@ -439,7 +439,11 @@ async fn stay(args: &LabArgs, shutdown: CancellationToken) -> Result<Outcome, La
         layout: args.zones.clone().unwrap_or_else(|| Layout::one("shore", nodes)),
         controllers: args.controllers.unwrap_or(1),
         profile: args.profile.unwrap_or_default(),
-        stock: StockTimers::default(),
+        // What is tried in the lab has the tolerations that Kubernetes gives, whatever the lab's own timers.
+        stock: StockTimers {
+            unreachable_toleration_seconds: StockTimers::KUBERNETES.unreachable_toleration_seconds,
+            ..StockTimers::default()
+        },
     };
     let settings = settings(args, shape, args.join.cluster(&shutdown).await?)?;
     let Some(lab) = start(settings, &console, &shutdown).await? else {

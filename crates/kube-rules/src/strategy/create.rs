@@ -12,6 +12,14 @@ pub(super) fn prepare(gvk: &Gvk, object: &mut Value) {
     match (gvk.group.as_str(), gvk.kind.as_str()) {
         ("", "Pod") => {
             object["status"] = json!({"phase": "Pending", "qosClass": qos_class(&object["spec"])});
+            let gates = object["spec"]["schedulingGates"].as_array();
+            if gates.is_some_and(|gates| !gates.is_empty()) {
+                object["status"]["conditions"] = json!([{
+                    "type": "PodScheduled", "status": "False", "reason": "SchedulingGated",
+                    "message": "Scheduling is blocked due to non-empty scheduling gates",
+                    "lastProbeTime": null, "lastTransitionTime": object["metadata"]["creationTimestamp"],
+                }]);
+            }
         }
         ("", "Namespace") => {
             object["status"] = json!({"phase": "Active"});

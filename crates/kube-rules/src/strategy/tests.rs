@@ -38,6 +38,16 @@ fn a_create_starts_with_a_fresh_status() {
         ),
         (
             "",
+            "Pod",
+            json!({"spec": {"containers": [], "schedulingGates": [{"name": "example.com/g"}]}}),
+            json!({"phase": "Pending", "qosClass": "BestEffort", "conditions": [{
+                "type": "PodScheduled", "status": "False", "reason": "SchedulingGated",
+                "message": "Scheduling is blocked due to non-empty scheduling gates",
+                "lastProbeTime": null, "lastTransitionTime": null,
+            }]}),
+        ),
+        (
+            "",
             "Node",
             json!({"spec": {}, "status": {"phase": "Running"}}),
             json!({"phase": "Running"}),

@@ -1,6 +1,6 @@
 //! What a controller wants done, and the doing of it.
 
-use super::view::View;
+use super::view::{Refused, View};
 use kube::{
     Api, Client,
     api::{ApiResource, DeleteParams, DynamicObject, Patch, PatchParams, PostParams, Preconditions},
@@ -14,12 +14,14 @@ use std::{fmt, time::Duration};
 #[expect(missing_docs, reason = "each variant is the kind it is named after")]
 pub enum Kind {
     ConfigMap,
+    ControllerRevision,
     DaemonSet,
     Deployment,
     EndpointSlice,
     Endpoints,
     Event,
     Namespace,
+    PersistentVolume,
     PersistentVolumeClaim,
     Pod,
     PodDisruptionBudget,
@@ -33,12 +35,14 @@ impl Kind {
     fn resource(self) -> ApiResource {
         let (group, version, kind, plural) = match self {
             Self::ConfigMap => ("", "v1", "ConfigMap", "configmaps"),
+            Self::ControllerRevision => ("apps", "v1", "ControllerRevision", "controllerrevisions"),
             Self::DaemonSet => ("apps", "v1", "DaemonSet", "daemonsets"),
             Self::Deployment => ("apps", "v1", "Deployment", "deployments"),
             Self::EndpointSlice => ("discovery.k8s.io", "v1", "EndpointSlice", "endpointslices"),
             Self::Endpoints => ("", "v1", "Endpoints", "endpoints"),
             Self::Event => ("", "v1", "Event", "events"),
             Self::Namespace => ("", "v1", "Namespace", "namespaces"),
+            Self::PersistentVolume => ("", "v1", "PersistentVolume", "persistentvolumes"),
             Self::PersistentVolumeClaim => ("", "v1", "PersistentVolumeClaim", "persistentvolumeclaims"),
             Self::Pod => ("", "v1", "Pod", "pods"),
             Self::PodDisruptionBudget => ("policy", "v1", "PodDisruptionBudget", "poddisruptionbudgets"),
@@ -94,6 +98,18 @@ pub enum Action {
     },
 }
 
+impl Action {
+    /// UID of the controller of what is created.
+    fn owner(&self) -> Option<&str> {
+        let Self::Create { object, .. } = self else {
+            return None;
+        };
+        let owners = object["metadata"]["ownerReferences"].as_array()?;
+        let controller = owners.iter().find(|owner| owner["controller"] == true)?;
+        controller["uid"].as_str()
+    }
+}
+
 impl fmt::Display for Action {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -147,15 +163,32 @@ enum Pending {
 
 /// Executes actions in order and waits until the view shows them, for at most 5 s. A refused write is logged
 /// and left: the next look at the lab decides again. `false` if one was refused for another reason than that
-/// the lab had moved on; the caller must pause then.
-pub async fn execute(client: &Client, view: &View, controller: &'static str, actions: Vec<Action>) -> bool {
+/// the lab had moved on; the caller must pause then. What became of creations is noted in `refused`.
+pub async fn execute(
+    client: &Client,
+    view: &View,
+    controller: &'static str,
+    actions: Vec<Action>,
+    refused: &mut Refused,
+) -> bool {
     let mut pending = Vec::new();
     let mut all_went = true;
     for action in actions {
-        match perform(client, &action).await {
+        let done = perform(client, &action).await;
+        if let Some(owner) = action.owner() {
+            match &done {
+                Err(kube::Error::Api(status)) if is_fault(status) => {
+                    refused.insert(owner.to_owned(), status.message.clone());
+                }
+                _ => {
+                    refused.remove(owner);
+                }
+            }
+        }
+        match done {
             Ok(Some(shown)) => pending.push(shown),
             Ok(None) => {}
-            Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => {
+            Err(kube::Error::Api(status)) if !is_fault(&status) => {
                 tracing::debug!(controller, %action, reason = %status.message, "overtaken");
             }
             Err(kube::Error::Api(status)) => {
@@ -184,6 +217,13 @@ pub async fn execute(client: &Client, view: &View, controller: &'static str, act
         tracing::warn!(controller, "own writes are not visible after 5 s, going on");
     }
     all_went
+}
+
+/// Whether the owner has to hear of the refusal. In a namespace that is on its way out everything is refused.
+fn is_fault(status: &kube::core::Status) -> bool {
+    let causes = status.details.iter().flat_map(|details| &details.causes);
+    let mut causes = causes.map(|cause| cause.reason.as_str());
+    !matches!(status.code, 404 | 409) && !causes.any(|reason| reason == "NamespaceTerminating")
 }
 
 fn is_visible(view: &View, write: &Pending) -> bool {

@@ -17,7 +17,7 @@ use evenkeel_net::{
     pki::{Identity, PkiError},
     serve::ServerTls,
 };
-use evenkeel_vnode::{Fleet, Options, provider::NodeTemplate};
+use evenkeel_vnode::{Fleet, Options, core::admit::Feature, provider::NodeTemplate};
 use evenkeel_vnode_simulated::{self as simulated, NodeSettings, Simulated, address::Cidr};
 use std::{
     collections::BTreeMap,
@@ -266,6 +266,8 @@ async fn start(config: KubeletConfig) -> Result<Fleet, BootError> {
         ..simulated::Settings::default()
     }));
     let mut options = Options::new(&config.name, &*provider, vec![config.address]);
+    // The machine stands for one that has volumes to mount; what is in them is nobody's.
+    options.features = vec![Feature::Mounts];
     VERSION.clone_into(&mut options.nodes.version);
     options.nodes.report = STATUS_INTERVAL;
     options.nodes.lease.interval = LEASE_INTERVAL;

@@ -2,10 +2,14 @@
 
 use futures::StreamExt;
 use k8s_openapi::api::{
-    apps::v1::{DaemonSet, Deployment, ReplicaSet, StatefulSet},
-    core::v1::{ConfigMap, Endpoints, Namespace, Node, PersistentVolumeClaim, Pod, Service, ServiceAccount},
+    apps::v1::{ControllerRevision, DaemonSet, Deployment, ReplicaSet, StatefulSet},
+    core::v1::{
+        ConfigMap, Endpoints, Namespace, Node, PersistentVolume, PersistentVolumeClaim, Pod, Service,
+        ServiceAccount,
+    },
     discovery::v1::EndpointSlice,
     policy::v1::PodDisruptionBudget,
+    storage::v1::StorageClass,
 };
 use kube::{
     Api, Client, Resource, ResourceExt,
@@ -17,54 +21,85 @@ use kube::{
 };
 use serde::de::DeserializeOwned;
 use std::{
-    collections::HashMap,
+    collections::{BTreeMap, HashMap},
     fmt::Debug,
     sync::{Arc, Mutex},
 };
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-/// The objects as they stood at one moment.
-#[derive(Clone, Debug, Default)]
-#[expect(
-    missing_docs,
-    reason = "each field holds all objects of the kind it is named after"
-)]
-pub struct Snapshot {
-    pub budgets: Vec<Arc<PodDisruptionBudget>>,
-    pub config_maps: Vec<Arc<ConfigMap>>,
-    pub daemon_sets: Vec<Arc<DaemonSet>>,
-    pub deployments: Vec<Arc<Deployment>>,
-    pub endpoint_slices: Vec<Arc<EndpointSlice>>,
-    pub endpoints: Vec<Arc<Endpoints>>,
-    pub namespaces: Vec<Arc<Namespace>>,
-    pub nodes: Vec<Arc<Node>>,
-    pub claims: Vec<Arc<PersistentVolumeClaim>>,
-    pub pods: Vec<Arc<Pod>>,
-    pub replica_sets: Vec<Arc<ReplicaSet>>,
-    pub service_accounts: Vec<Arc<ServiceAccount>>,
-    pub services: Vec<Arc<Service>>,
-    pub stateful_sets: Vec<Arc<StatefulSet>>,
+/// Messages of refused creations, by the UID of the owner.
+pub type Refused = BTreeMap<String, String>;
+
+/// Has a field for each kind in the snapshot and in the view.
+macro_rules! kinds {
+    ($($field:ident: $kind:ty,)+) => {
+        /// The objects as they stood at one moment.
+        #[derive(Clone, Debug, Default)]
+        #[expect(
+            missing_docs,
+            reason = "each field holds all objects of the kind it is named after"
+        )]
+        pub struct Snapshot {
+            $(pub $field: Vec<Arc<$kind>>,)+
+            /// Why the API server refused what the asking controller last made for an owner, by the owner's
+            /// UID.
+            pub refused: Refused,
+        }
+
+        /// Stores behind the snapshots, and how far each watch has come.
+        #[derive(Clone)]
+        pub struct View {
+            $($field: Store<$kind>,)+
+            progress: Arc<Progress>,
+        }
+
+        impl View {
+            fn begin(client: &Client, shutdown: &CancellationToken) -> Self {
+                let progress = Arc::new(Progress {
+                    seen: Mutex::default(),
+                    changed: watch::Sender::new(0),
+                });
+                Self {
+                    $($field: follow(client, &progress, shutdown),)+
+                    progress,
+                }
+            }
+
+            async fn listed(&self) {
+                // An error means that the watch ended, which happens only at shutdown.
+                let _ = futures::join!($(self.$field.wait_until_ready(),)+);
+            }
+
+            /// The objects as they stand now.
+            pub fn snapshot(&self) -> Snapshot {
+                Snapshot {
+                    $($field: self.$field.state(),)+
+                    refused: Refused::new(),
+                }
+            }
+        }
+    };
 }
 
-/// Stores behind the snapshots, and how far each watch has come.
-#[derive(Clone)]
-pub struct View {
-    budgets: Store<PodDisruptionBudget>,
-    config_maps: Store<ConfigMap>,
-    daemon_sets: Store<DaemonSet>,
-    deployments: Store<Deployment>,
-    endpoint_slices: Store<EndpointSlice>,
-    endpoints: Store<Endpoints>,
-    namespaces: Store<Namespace>,
-    nodes: Store<Node>,
-    claims: Store<PersistentVolumeClaim>,
-    pods: Store<Pod>,
-    replica_sets: Store<ReplicaSet>,
-    service_accounts: Store<ServiceAccount>,
-    services: Store<Service>,
-    stateful_sets: Store<StatefulSet>,
-    progress: Arc<Progress>,
+kinds! {
+    budgets: PodDisruptionBudget,
+    claims: PersistentVolumeClaim,
+    config_maps: ConfigMap,
+    daemon_sets: DaemonSet,
+    deployments: Deployment,
+    endpoint_slices: EndpointSlice,
+    endpoints: Endpoints,
+    namespaces: Namespace,
+    nodes: Node,
+    pods: Pod,
+    replica_sets: ReplicaSet,
+    revisions: ControllerRevision,
+    service_accounts: ServiceAccount,
+    services: Service,
+    stateful_sets: StatefulSet,
+    storage_classes: StorageClass,
+    volumes: PersistentVolume,
 }
 
 /// How far the watches have come. The embedded server numbers all writes in one sequence, so that
@@ -91,72 +126,12 @@ impl Progress {
 impl View {
     /// Starts the watches; they end with `shutdown`. Returns when every kind was listed once.
     pub async fn start(client: &Client, shutdown: &CancellationToken) -> Self {
-        let progress = Arc::new(Progress {
-            seen: Mutex::default(),
-            changed: watch::Sender::new(0),
-        });
-        let view = Self {
-            budgets: follow(client, &progress, shutdown),
-            config_maps: follow(client, &progress, shutdown),
-            daemon_sets: follow(client, &progress, shutdown),
-            deployments: follow(client, &progress, shutdown),
-            endpoint_slices: follow(client, &progress, shutdown),
-            endpoints: follow(client, &progress, shutdown),
-            namespaces: follow(client, &progress, shutdown),
-            nodes: follow(client, &progress, shutdown),
-            claims: follow(client, &progress, shutdown),
-            pods: follow(client, &progress, shutdown),
-            replica_sets: follow(client, &progress, shutdown),
-            service_accounts: follow(client, &progress, shutdown),
-            services: follow(client, &progress, shutdown),
-            stateful_sets: follow(client, &progress, shutdown),
-            progress,
-        };
+        let view = Self::begin(client, shutdown);
         tokio::select! {
             () = shutdown.cancelled() => {}
             () = view.listed() => {}
         }
         view
-    }
-
-    async fn listed(&self) {
-        // An error means that the watch ended, which happens only at shutdown.
-        let _ = futures::join!(
-            self.budgets.wait_until_ready(),
-            self.config_maps.wait_until_ready(),
-            self.daemon_sets.wait_until_ready(),
-            self.deployments.wait_until_ready(),
-            self.endpoint_slices.wait_until_ready(),
-            self.endpoints.wait_until_ready(),
-            self.namespaces.wait_until_ready(),
-            self.nodes.wait_until_ready(),
-            self.claims.wait_until_ready(),
-            self.pods.wait_until_ready(),
-            self.replica_sets.wait_until_ready(),
-            self.service_accounts.wait_until_ready(),
-            self.services.wait_until_ready(),
-            self.stateful_sets.wait_until_ready(),
-        );
-    }
-
-    /// The objects as they stand now.
-    pub fn snapshot(&self) -> Snapshot {
-        Snapshot {
-            budgets: self.budgets.state(),
-            config_maps: self.config_maps.state(),
-            daemon_sets: self.daemon_sets.state(),
-            deployments: self.deployments.state(),
-            endpoint_slices: self.endpoint_slices.state(),
-            endpoints: self.endpoints.state(),
-            namespaces: self.namespaces.state(),
-            nodes: self.nodes.state(),
-            claims: self.claims.state(),
-            pods: self.pods.state(),
-            replica_sets: self.replica_sets.state(),
-            service_accounts: self.service_accounts.state(),
-            services: self.services.state(),
-            stateful_sets: self.stateful_sets.state(),
-        }
     }
 
     /// The pods as they stand now.

@@ -1,8 +1,9 @@
 //! What every namespace gets: the `default` ServiceAccount, and the cluster's certificate authority.
 
+use super::owned::{as_json, patch, replacement};
 use crate::cluster::{
     action::{Action, Kind, execute},
-    view::{Snapshot, View},
+    view::{Refused, Snapshot, View},
 };
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Namespace;
@@ -12,6 +13,11 @@ use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
 const CA_CONFIG_MAP: &str = "kube-root-ca.crt";
+const DESCRIPTION: &str = "kubernetes.io/description";
+/// What the ConfigMap says of itself, in upstream's words.
+const CA_DESCRIPTION: &str = "Contains a CA bundle that can be used to verify the kube-apiserver when using internal \
+    endpoints such as the internal service IP or kubernetes.default.svc. No other usage is guaranteed across \
+    distributions of Kubernetes clusters.";
 
 /// `default` ServiceAccounts that are missing.
 pub fn reconcile(view: &Snapshot, _now: Timestamp) -> Vec<Action> {
@@ -38,29 +44,26 @@ pub fn missing_ca(view: &Snapshot, ca_pem: &str) -> Vec<Action> {
                 map.metadata.name.as_deref() == Some(CA_CONFIG_MAP)
                     && map.metadata.namespace.as_deref() == Some(namespace)
             });
-            match found {
-                None => Some(Action::Create {
+            let Some(map) = found else {
+                return Some(Action::Create {
                     kind: Kind::ConfigMap,
                     namespace: namespace.to_owned(),
-                    object: json!({"metadata": {"name": CA_CONFIG_MAP}, "data": {"ca.crt": ca_pem}}),
-                }),
-                Some(map)
-                    if map
-                        .data
-                        .as_ref()
-                        .and_then(|data| data.get("ca.crt"))
-                        .is_none_or(|pem| pem != ca_pem) =>
-                {
-                    Some(Action::Patch {
-                        kind: Kind::ConfigMap,
-                        namespace: namespace.to_owned(),
-                        name: CA_CONFIG_MAP.to_owned(),
-                        status: false,
-                        patch: json!({"data": {"ca.crt": ca_pem}}),
-                    })
-                }
-                Some(_) => None,
-            }
+                    object: json!({
+                        "metadata": {"name": CA_CONFIG_MAP, "annotations": {DESCRIPTION: CA_DESCRIPTION}},
+                        "data": {"ca.crt": ca_pem},
+                    }),
+                });
+            };
+            let annotations = map.metadata.annotations.as_ref();
+            let described =
+                annotations.is_some_and(|all| all.get(DESCRIPTION).is_some_and(|text| !text.is_empty()));
+            let data = replacement(&as_json(&map.data), json!({"ca.crt": ca_pem}));
+            (data.is_some() || !described).then(|| {
+                let data = data.unwrap_or_else(|| json!({}));
+                let change =
+                    json!({"metadata": {"annotations": {DESCRIPTION: CA_DESCRIPTION}}, "data": data});
+                patch(Kind::ConfigMap, &map.metadata, change)
+            })
         })
         .collect()
 }
@@ -71,7 +74,7 @@ pub async fn publish_ca(client: Client, view: View, ca_pem: String, shutdown: Ca
     loop {
         changes.mark_unchanged();
         let actions = missing_ca(&view.snapshot(), &ca_pem);
-        execute(&client, &view, "root-ca", actions).await;
+        execute(&client, &view, "root-ca", actions, &mut Refused::new()).await;
         tokio::select! {
             () = shutdown.cancelled() => return,
             _ = tokio::time::timeout(Duration::from_secs(1), changes.changed()) => {}

@@ -1,172 +1,98 @@
-//! Garbage collection: dependents of owners that are gone, owners that wait for their dependents, pods of
-//! nodes that are gone or out of service.
+//! Garbage collection: dependents of owners that are gone, owners that wait for their dependents, and
+//! dependents that are to be left behind.
+//!
+//! It follows the metadata of all kinds that can be listed, watched and deleted, those of custom resources
+//! included. What becomes of an object is decided by [`steps`], a pure function of the [`Graph`].
 
-use super::owned::{delete, identity, is_finished, node_of};
-use crate::cluster::{
-    action::{Action, Kind},
-    view::Snapshot,
+mod graph;
+mod watches;
+
+pub use graph::{Graph, Key, Node, Step, steps};
+
+use crate::cluster::controllers::overtaken;
+use kube::{
+    Api, Client,
+    api::{DeleteParams, DynamicObject, Patch, PatchParams, Preconditions, PropagationPolicy},
 };
-use jiff::Timestamp;
-use k8s_openapi::{Metadata, api::core::v1::Pod, apimachinery::pkg::apis::meta::v1::ObjectMeta};
-use serde_json::json;
-use std::collections::HashSet;
-use std::sync::Arc;
+use std::time::Duration;
+use tokio_util::sync::CancellationToken;
+use watches::Watches;
 
-const FOREGROUND: &str = "foregroundDeletion";
-const ORPHAN: &str = "orphan";
-const OUT_OF_SERVICE: &str = "node.kubernetes.io/out-of-service";
+/// Looks again at least this often: a step that was refused is tried again.
+const RETRY: Duration = Duration::from_secs(1);
 
-/// Kinds whose objects own others here; owners of other kinds are never presumed gone.
-const OWNER_KINDS: [&str; 8] = [
-    "ConfigMap",
-    "PersistentVolumeClaim",
-    "Deployment",
-    "ReplicaSet",
-    "StatefulSet",
-    "DaemonSet",
-    "Service",
-    "Pod",
-];
-
-/// Deletes dependents of owners that are gone, and pods that no kubelet will ever end.
-pub fn reconcile(view: &Snapshot, _now: Timestamp) -> Vec<Action> {
-    let objects = objects(view);
-    let alive: HashSet<&str> = objects.iter().map(|(_, metadata)| identity(metadata).2).collect();
-    let foreground: HashSet<&str> = objects
-        .iter()
-        .filter(|(_, metadata)| metadata.deletion_timestamp.is_some() && has(metadata, FOREGROUND))
-        .map(|(_, metadata)| identity(metadata).2)
-        .collect();
-    let orphaning: HashSet<&str> = objects
-        .iter()
-        .filter(|(_, metadata)| metadata.deletion_timestamp.is_some() && has(metadata, ORPHAN))
-        .map(|(_, metadata)| identity(metadata).2)
-        .collect();
-
-    let mut actions = Vec::new();
-    for (kind, metadata) in &objects {
-        let owners = metadata.owner_references.as_deref().unwrap_or_default();
-        if owners.iter().any(|owner| orphaning.contains(owner.uid.as_str())) {
-            let kept: Vec<_> = owners
-                .iter()
-                .filter(|owner| !orphaning.contains(owner.uid.as_str()))
-                .collect();
-            actions.push(patch(
-                *kind,
-                metadata,
-                json!({"metadata": {"ownerReferences": kept}}),
-            ));
-            continue;
-        }
-        let leaving = |uid: &str, owner_kind: &str| {
-            foreground.contains(uid) || OWNER_KINDS.contains(&owner_kind) && !alive.contains(uid)
-        };
-        let doomed = !owners.is_empty() && owners.iter().all(|owner| leaving(&owner.uid, &owner.kind));
-        if doomed && metadata.deletion_timestamp.is_none() {
-            actions.push(delete(*kind, metadata, None));
-        }
-    }
-    // An owner in foreground deletion goes when nobody depends on it any more; an orphaning one likewise.
-    for (kind, metadata) in &objects {
-        let (_, _, uid) = identity(metadata);
-        let depended = objects.iter().any(|(_, other)| {
-            other
-                .owner_references
-                .as_deref()
-                .unwrap_or_default()
-                .iter()
-                .any(|owner| {
-                    owner.uid == uid && (orphaning.contains(uid) || owner.block_owner_deletion == Some(true))
-                })
-        });
-        if metadata.deletion_timestamp.is_some() && !depended {
-            let finalizers = metadata.finalizers.as_deref().unwrap_or_default();
-            let kept: Vec<&String> = finalizers
-                .iter()
-                .filter(|name| !matches!(name.as_str(), FOREGROUND | ORPHAN))
-                .collect();
-            if kept.len() < finalizers.len() {
-                actions.push(patch(*kind, metadata, json!({"metadata": {"finalizers": kept}})));
+/// Collects until `shutdown`. `client` reads and writes.
+pub async fn run(client: Client, shutdown: CancellationToken) {
+    let watches = Watches::start(&client, &shutdown);
+    let mut changes = watches.changes();
+    loop {
+        changes.mark_unchanged();
+        let steps = watches.with(steps);
+        for step in steps {
+            tracing::debug!(%step, "collecting");
+            if let Err(error) = perform(&client, &watches, &step).await {
+                tracing::warn!(%error, %step, "cannot collect yet");
             }
         }
+        tokio::select! {
+            () = shutdown.cancelled() => return,
+            // A time-out is as good as a change.
+            _ = tokio::time::timeout(RETRY, changes.changed()) => {}
+        }
     }
-    actions.extend(
-        view.pods
-            .iter()
-            .filter(|pod| is_abandoned(pod, view))
-            .map(|pod| delete(Kind::Pod, &pod.metadata, Some(0))),
-    );
-    actions
 }
 
-/// A pod that no kubelet will ever end: terminating and unbound, bound to a node that is gone, or terminating
-/// on a node that is out of service.
-fn is_abandoned(pod: &Pod, view: &Snapshot) -> bool {
-    let terminating = pod.metadata.deletion_timestamp.is_some();
-    let Some(node) = node_of(pod) else {
-        return terminating;
-    };
-    let Some(node) = view
-        .nodes
-        .iter()
-        .find(|candidate| candidate.metadata.name.as_deref() == Some(node))
-    else {
-        return !is_finished(pod);
-    };
-    let taints = node
-        .spec
-        .as_ref()
-        .and_then(|spec| spec.taints.as_deref())
-        .unwrap_or_default();
-    let conditions = node
-        .status
-        .as_ref()
-        .and_then(|status| status.conditions.as_deref())
-        .unwrap_or_default();
-    let ready = conditions
-        .iter()
-        .any(|condition| condition.type_ == "Ready" && condition.status == "True");
-    terminating && !ready && taints.iter().any(|taint| taint.key == OUT_OF_SERVICE)
+async fn perform(client: &Client, watches: &Watches, step: &Step) -> Result<(), kube::Error> {
+    match step {
+        Step::Delete { node, policy, unless } => {
+            // The owner's own watch may be behind: only the API server knows that it is gone.
+            for owner in unless {
+                let Some(resource) = watches.resource(owner) else {
+                    return Ok(());
+                };
+                let api = api(client, &resource.0, resource.1.then_some(node.namespace.as_str()));
+                let found = api.get_metadata_opt(&owner.name).await?;
+                if found.is_some_and(|found| found.metadata.uid.as_ref() == Some(&owner.uid)) {
+                    return Ok(());
+                }
+            }
+            let params = DeleteParams {
+                propagation_policy: Some(match *policy {
+                    "Foreground" => PropagationPolicy::Foreground,
+                    "Orphan" => PropagationPolicy::Orphan,
+                    _ => PropagationPolicy::Background,
+                }),
+                preconditions: Some(Preconditions {
+                    uid: Some(node.uid.clone()),
+                    resource_version: Some(node.version.clone()),
+                }),
+                ..DeleteParams::default()
+            };
+            let deleted = of(client, watches, node);
+            let Some(api) = deleted else { return Ok(()) };
+            overtaken(api.delete(&node.name, &params).await.map(drop))
+        }
+        Step::Patch { node, change } => {
+            let Some(api) = of(client, watches, node) else {
+                return Ok(());
+            };
+            let written = api
+                .patch_metadata(&node.name, &PatchParams::default(), &Patch::Merge(change))
+                .await;
+            overtaken(written.map(drop))
+        }
+    }
 }
 
-fn objects(view: &Snapshot) -> Vec<(Kind, &ObjectMeta)> {
-    let mut all: Vec<(Kind, &ObjectMeta)> = Vec::new();
-    all.extend(of(Kind::ConfigMap, &view.config_maps));
-    all.extend(of(Kind::DaemonSet, &view.daemon_sets));
-    all.extend(of(Kind::Deployment, &view.deployments));
-    all.extend(of(Kind::EndpointSlice, &view.endpoint_slices));
-    all.extend(of(Kind::Endpoints, &view.endpoints));
-    all.extend(of(Kind::PersistentVolumeClaim, &view.claims));
-    all.extend(of(Kind::Pod, &view.pods));
-    all.extend(of(Kind::ReplicaSet, &view.replica_sets));
-    all.extend(of(Kind::Service, &view.services));
-    all.extend(of(Kind::StatefulSet, &view.stateful_sets));
-    all
+fn of(client: &Client, watches: &Watches, node: &Node) -> Option<Api<DynamicObject>> {
+    let (resource, _) = watches.by_key(&node.key)?;
+    let namespace = (!node.namespace.is_empty()).then_some(node.namespace.as_str());
+    Some(api(client, &resource, namespace))
 }
 
-fn of<K>(kind: Kind, objects: &[Arc<K>]) -> impl Iterator<Item = (Kind, &ObjectMeta)>
-where
-    K: Metadata<Ty = ObjectMeta>,
-{
-    objects.iter().map(move |object| (kind, object.metadata()))
-}
-
-fn has(metadata: &ObjectMeta, finalizer: &str) -> bool {
-    metadata
-        .finalizers
-        .as_deref()
-        .unwrap_or_default()
-        .iter()
-        .any(|name| name == finalizer)
-}
-
-fn patch(kind: Kind, metadata: &ObjectMeta, patch: serde_json::Value) -> Action {
-    let (namespace, name, _) = identity(metadata);
-    Action::Patch {
-        kind,
-        namespace: namespace.to_owned(),
-        name: name.to_owned(),
-        status: false,
-        patch,
+fn api(client: &Client, resource: &kube::core::ApiResource, namespace: Option<&str>) -> Api<DynamicObject> {
+    match namespace {
+        Some(namespace) => Api::namespaced_with(client.clone(), namespace, resource),
+        None => Api::all_with(client.clone(), resource),
     }
 }

@@ -1,7 +1,7 @@
 //! PodDisruptionBudgets: how many pods may be evicted now.
 
 use super::deployment::seconds;
-use super::owned::{as_json, controller_uid, difference, identity, is_active, is_ready};
+use super::owned::{as_json, controller_uid, difference, identity, is_ready};
 use crate::cluster::{
     action::{Action, Kind},
     view::Snapshot,
@@ -9,14 +9,11 @@ use crate::cluster::{
 use jiff::Timestamp;
 use k8s_openapi::{
     api::{core::v1::Pod, policy::v1::PodDisruptionBudget},
-    apimachinery::pkg::util::intstr::IntOrString,
+    apimachinery::pkg::{apis::meta::v1::ObjectMeta, util::intstr::IntOrString},
 };
 use kube::core::{Selector, SelectorExt as _};
 use serde_json::{Value, json};
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    sync::Arc,
-};
+use std::{collections::BTreeMap, sync::Arc};
 
 /// Seconds after which an eviction that removed no pod counts no more; upstream's number.
 const EVICTION_LASTS: i64 = 120;
@@ -38,8 +35,11 @@ fn one(budget: &PodDisruptionBudget, view: &Snapshot, now: Timestamp) -> Option<
         .iter()
         .flatten()
         .filter(|(name, since)| {
-            let recent = now.duration_since(since.0).as_secs() < EVICTION_LASTS;
-            recent && pods.iter().any(|pod| pod.metadata.name.as_ref() == Some(name))
+            let recent = now.duration_since(since.0).as_secs() <= EVICTION_LASTS;
+            let is_it = |pod: &&Arc<Pod>| {
+                pod.metadata.name.as_ref() == Some(name) && pod.metadata.deletion_timestamp.is_none()
+            };
+            recent && pods.iter().any(is_it)
         })
         .map(|(name, since)| (name.clone(), json!(seconds(since.0))))
         .collect();
@@ -47,16 +47,23 @@ fn one(budget: &PodDisruptionBudget, view: &Snapshot, now: Timestamp) -> Option<
         let name = pod.metadata.name.as_deref().unwrap_or_default();
         pod.metadata.deletion_timestamp.is_none() && is_ready(pod) && !evicted.contains_key(name)
     };
-    let healthy = count(pods.iter().filter(|pod| is_healthy(pod)).count());
     let counted = wanted(budget, &pods, view);
-    let (expected, desired) = match &counted {
-        Ok(numbers) => *numbers,
-        Err(_) => (old.expected_pods, old.desired_healthy),
+    // Where the pods cannot be counted nothing may go, and the former counts stay.
+    let (expected, desired, healthy) = match &counted {
+        Ok((expected, desired)) => {
+            let healthy = count(pods.iter().filter(|pod| is_healthy(pod)).count());
+            (*expected, *desired, healthy)
+        }
+        Err(_) => (old.expected_pods, old.desired_healthy, old.current_healthy),
     };
     let allowed = if counted.is_ok() && expected > 0 {
         (healthy - desired).max(0)
     } else {
         0
+    };
+    let generation = match &counted {
+        Ok(_) => budget.metadata.generation,
+        Err(_) => old.observed_generation,
     };
     let (value, reason, message) = match counted {
         Err(message) => ("False", "SyncFailed", message),
@@ -71,7 +78,6 @@ fn one(budget: &PodDisruptionBudget, view: &Snapshot, now: Timestamp) -> Option<
     let since = before
         .filter(|condition| condition.status == value)
         .map_or(now, |condition| condition.last_transition_time.0);
-    let generation = budget.metadata.generation.unwrap_or(0);
     let mut status = json!({
         "observedGeneration": generation,
         "expectedPods": expected,
@@ -112,7 +118,7 @@ fn covered<'a>(budget: &PodDisruptionBudget, view: &'a Snapshot) -> Vec<&'a Arc<
         .filter(|pod| pod.metadata.namespace == budget.metadata.namespace);
     let empty = BTreeMap::new();
     of_namespace
-        .filter(|pod| is_active(pod) && selector.matches(pod.metadata.labels.as_ref().unwrap_or(&empty)))
+        .filter(|pod| selector.matches(pod.metadata.labels.as_ref().unwrap_or(&empty)))
         .collect()
 }
 
@@ -137,28 +143,42 @@ fn wanted(budget: &PodDisruptionBudget, pods: &[&Arc<Pod>], view: &Snapshot) -> 
 
 /// Replicas that the controllers of pods are asked for.
 fn scale(pods: &[&Arc<Pod>], view: &Snapshot) -> Result<i32, String> {
-    let mut controllers: BTreeSet<&str> = BTreeSet::new();
+    let mut scales: BTreeMap<&str, i32> = BTreeMap::new();
     for pod in pods {
+        // Pods that nobody controls add nothing.
         let Some(uid) = controller_uid(&pod.metadata) else {
-            let (namespace, name, _) = identity(&pod.metadata);
-            return Err(format!("found no controllers for pod \"{namespace}/{name}\""));
+            continue;
         };
-        // A ReplicaSet of a Deployment counts as that Deployment.
-        let set = view
-            .replica_sets
-            .iter()
-            .find(|set| set.metadata.uid.as_deref() == Some(uid));
-        controllers.insert(set.and_then(|set| controller_uid(&set.metadata)).unwrap_or(uid));
+        let Some((controller, replicas)) = scale_of(uid, view) else {
+            let name = pod.metadata.name.as_deref().unwrap_or_default();
+            return Err(format!("found no controllers for pod \"{name}\""));
+        };
+        scales.insert(controller, replicas);
     }
-    let is_one = |uid: &Option<String>| uid.as_deref().is_some_and(|uid| controllers.contains(uid));
-    let deployments = view.deployments.iter().filter(|one| is_one(&one.metadata.uid));
-    let sets = view.replica_sets.iter().filter(|one| is_one(&one.metadata.uid));
-    let stateful = view.stateful_sets.iter().filter(|one| is_one(&one.metadata.uid));
-    let replicas = deployments
-        .map(|one| one.spec.as_ref().and_then(|spec| spec.replicas))
-        .chain(sets.map(|one| one.spec.as_ref().and_then(|spec| spec.replicas)))
-        .chain(stateful.map(|one| one.spec.as_ref().and_then(|spec| spec.replicas)));
-    Ok(replicas.map(|replicas| replicas.unwrap_or(1)).sum())
+    Ok(scales.into_values().sum())
+}
+
+/// The controller of this UID, or the Deployment that controls it, with its replicas.
+fn scale_of<'a>(uid: &'a str, view: &'a Snapshot) -> Option<(&'a str, i32)> {
+    let is_it = |metadata: &ObjectMeta| metadata.uid.as_deref() == Some(uid);
+    let stateful = view.stateful_sets.iter().find(|set| is_it(&set.metadata));
+    if let Some(set) = stateful {
+        return Some((uid, set.spec.as_ref()?.replicas.unwrap_or(1)));
+    }
+    let set = view.replica_sets.iter().find(|set| is_it(&set.metadata))?;
+    let above = set.metadata.owner_references.iter().flatten();
+    let above = above.into_iter().find(|owner| owner.controller == Some(true));
+    let Some(above) = above.filter(|owner| owner.kind == "Deployment") else {
+        return Some((uid, set.spec.as_ref()?.replicas.unwrap_or(1)));
+    };
+    let deployment = view
+        .deployments
+        .iter()
+        .find(|one| one.metadata.uid.as_deref() == Some(above.uid.as_str()))?;
+    Some((
+        above.uid.as_str(),
+        deployment.spec.as_ref()?.replicas.unwrap_or(1),
+    ))
 }
 
 /// A number, or a percentage of the pods rounded up.

@@ -71,23 +71,38 @@ fn a_budget_allows_what_stays_healthy(
 }
 
 #[test]
-fn a_share_of_pods_without_controllers_is_unknown_and_allows_nothing() {
+fn pods_that_nobody_controls_are_no_part_of_the_share() {
     let mut view = view(3, 3, 3);
-    view.pods = vec![Arc::new(
-        from_value(json!({"metadata": {"name": "p", "namespace": "default", "labels": {"app": "a"}}}))
-            .unwrap(),
-    )];
+    let lone = json!({
+        "metadata": {"name": "p", "namespace": "default", "labels": {"app": "a"}},
+        "status": {"conditions": [{"type": "Ready", "status": "True"}]},
+    });
+    view.pods.push(Arc::new(from_value(lone).unwrap()));
     let status = status(&budget(json!({"maxUnavailable": 1}), json!({})), &view).unwrap();
+    let numbers = [
+        "expectedPods",
+        "desiredHealthy",
+        "currentHealthy",
+        "disruptionsAllowed",
+    ];
+    assert_eq!(numbers.map(|name| status[name].as_i64().unwrap()), [3, 2, 4, 2]);
+}
+
+#[test]
+fn pods_of_an_unknown_controller_stop_the_count_and_allow_nothing() {
+    let mut view = view(3, 3, 3);
+    view.replica_sets.clear();
+    let before = json!({
+        "expectedPods": 3, "desiredHealthy": 2, "currentHealthy": 3, "disruptionsAllowed": 1, "observedGeneration": 2,
+    });
+    let status = status(&budget(json!({"maxUnavailable": 1}), before), &view).unwrap();
     assert_eq!(status["conditions"][0]["reason"], "SyncFailed");
     assert_eq!(
         status["conditions"][0]["message"],
-        "found no controllers for pod \"default/p\""
+        "found no controllers for pod \"p0\""
     );
-    assert_eq!(
-        status["disruptionsAllowed"].as_i64().unwrap_or_default(),
-        0,
-        "as before"
-    );
+    assert_eq!(status["disruptionsAllowed"], 0);
+    assert_eq!(status.get("expectedPods"), None, "as before");
 }
 
 #[rstest]

@@ -1,6 +1,9 @@
 //! Endpoints and EndpointSlices of Services with a selector, by upstream's rules for what is ready.
 
-use super::owned::{as_json, delete, identity, is_finished, is_ready, node_of};
+use super::{
+    deployment::seconds,
+    owned::{as_json, delete, identity, is_finished, is_ready, node_of, patch, ready_since, replacement},
+};
 use crate::cluster::{
     action::{Action, Kind},
     view::Snapshot,
@@ -22,6 +25,8 @@ const MANAGER: &str = "endpointslice-controller.k8s.io";
 const ENDPOINTS_MANAGED_BY: &str = "endpoints.kubernetes.io/managed-by";
 const ENDPOINTS_MANAGER: &str = "endpoint-controller";
 const HEADLESS: &str = "service.kubernetes.io/headless";
+/// When what led to the present endpoints happened.
+const TRIGGERED: &str = "endpoints.kubernetes.io/last-change-trigger-time";
 /// Upstream's `--max-endpoints-per-slice`.
 const SLICE_CAPACITY: usize = 100;
 
@@ -111,8 +116,7 @@ fn slices_of(service: &Arc<Service>, view: &Snapshot) -> Vec<Action> {
             .push(address);
     }
     if groups.is_empty() {
-        let ports = json!(ports(service, None));
-        groups.insert(ports.to_string(), (ports, Vec::new()));
+        groups.insert(String::new(), (json!([]), Vec::new()));
     }
     let mut existing: Vec<&Arc<EndpointSlice>> = view
         .endpoint_slices
@@ -127,6 +131,7 @@ fn slices_of(service: &Arc<Service>, view: &Snapshot) -> Vec<Action> {
     existing.sort_by_key(|slice| slice.metadata.creation_timestamp.as_ref().map(|time| time.0));
 
     let mut actions = Vec::new();
+    let (mut made, mut spared) = (Vec::new(), Vec::new());
     for (ports, mut members) in groups.into_values() {
         let mut mine: Vec<&Arc<EndpointSlice>> = Vec::new();
         existing.retain(|slice| {
@@ -160,18 +165,23 @@ fn slices_of(service: &Arc<Service>, view: &Snapshot) -> Vec<Action> {
         let mut placeholders = usize::from(occupied == 0);
         for (slice, listed) in filled {
             if listed.is_empty() && placeholders == 0 {
-                actions.extend(slice.map(|slice| delete(Kind::EndpointSlice, &slice.metadata, None)));
+                spared.extend(slice);
                 continue;
             }
             placeholders = placeholders.saturating_sub(usize::from(listed.is_empty()));
-            actions.extend(write(service, slice, &ports, &listed, view));
+            match slice {
+                Some(_) => actions.extend(write(service, slice, &ports, &listed, view)),
+                None => made.push((ports.clone(), listed)),
+            }
         }
     }
-    actions.extend(
-        existing
-            .into_iter()
-            .map(|slice| delete(Kind::EndpointSlice, &slice.metadata, None)),
-    );
+    spared.extend(existing);
+    // A slice that is no longer needed becomes a new one, so that its watchers see one change.
+    let mut spared = spared.into_iter();
+    for (ports, listed) in made {
+        actions.extend(write(service, spared.next(), &ports, &listed, view));
+    }
+    actions.extend(spared.map(|slice| delete(Kind::EndpointSlice, &slice.metadata, None)));
     actions
 }
 
@@ -196,14 +206,21 @@ fn write(
             if let Some(zone) = zone_of(node_of(address.pod), view) {
                 endpoint["zone"] = json!(zone);
             }
+            if let Some(hostname) = hostname(address.pod, service) {
+                endpoint["hostname"] = json!(hostname);
+            }
             endpoint
         })
         .collect();
+    let mut labels = service.metadata.labels.clone().unwrap_or_default();
+    labels.remove(HEADLESS);
+    labels.insert(SERVICE_LABEL.to_owned(), name.to_owned());
+    labels.insert(MANAGED_BY.to_owned(), MANAGER.to_owned());
+    if is_headless(service) {
+        labels.insert(HEADLESS.to_owned(), String::new());
+    }
+    let annotations = json!({TRIGGERED: triggered(service, listed.iter().copied())});
     let Some(slice) = slice else {
-        let mut labels = json!({SERVICE_LABEL: name, MANAGED_BY: MANAGER});
-        if is_headless(service) {
-            labels[HEADLESS] = json!("");
-        }
         return Some(Action::Create {
             kind: Kind::EndpointSlice,
             namespace: namespace.to_owned(),
@@ -211,6 +228,7 @@ fn write(
                 "metadata": {
                     "generateName": format!("{name}-"),
                     "labels": labels,
+                    "annotations": annotations,
                     "ownerReferences": [{
                         "apiVersion": "v1", "kind": "Service", "name": name, "uid": uid,
                         "controller": true, "blockOwnerDeletion": true,
@@ -222,13 +240,36 @@ fn write(
             }),
         });
     };
-    (as_json(&slice.endpoints) != json!(endpoints)).then(|| Action::Patch {
-        kind: Kind::EndpointSlice,
-        namespace: namespace.to_owned(),
-        name: slice.metadata.name.clone().unwrap_or_default(),
-        status: false,
-        patch: json!({"endpoints": endpoints}),
-    })
+    let mut change = json!({});
+    if as_json(&slice.endpoints) != json!(endpoints) {
+        change["endpoints"] = json!(endpoints);
+        change["metadata"]["annotations"] = annotations;
+    }
+    if json!(slice.ports.as_deref().unwrap_or_default()) != *ports {
+        change["ports"] = ports.clone();
+    }
+    let known = slice.metadata.labels.as_ref();
+    if let Some(labels) = replacement(&as_json(&known), json!(labels)) {
+        change["metadata"]["labels"] = labels;
+    }
+    (change != json!({})).then(|| patch(Kind::EndpointSlice, &slice.metadata, change))
+}
+
+/// The newest of the times at which the Service was made and its pods became ready.
+fn triggered<'a>(service: &Service, listed: impl Iterator<Item = &'a Address<'a>>) -> Option<String> {
+    let created = service.metadata.creation_timestamp.as_ref().map(|time| time.0);
+    let newest = listed
+        .filter_map(|address| ready_since(address.pod))
+        .chain(created)
+        .max();
+    newest.map(seconds)
+}
+
+/// The name that the pod has in the Service's domain, if it has one there.
+fn hostname<'a>(pod: &'a Pod, service: &Service) -> Option<&'a str> {
+    let spec = pod.spec.as_ref()?;
+    let hostname = spec.hostname.as_deref().filter(|name| !name.is_empty())?;
+    (spec.subdomain == service.metadata.name).then_some(hostname)
 }
 
 fn lists(slice: &EndpointSlice, address: &Address<'_>) -> bool {
@@ -270,15 +311,16 @@ fn endpoints_of(service: &Service, view: &Snapshot) -> Option<Action> {
         .as_ref()
         .and_then(|spec| spec.publish_not_ready_addresses)
         == Some(true);
-    for address in addresses(service, view)
-        .iter()
-        .filter(|address| publish || !address.terminating)
-    {
+    let listed = addresses(service, view);
+    for address in listed.iter().filter(|address| publish || !address.terminating) {
         let (_, pod, pod_uid) = identity(&address.pod.metadata);
-        let entry = json!({
+        let mut entry = json!({
             "ip": address.ip, "nodeName": node_of(address.pod),
             "targetRef": {"kind": "Pod", "namespace": namespace, "name": pod, "uid": pod_uid},
         });
+        if let Some(hostname) = hostname(address.pod, service) {
+            entry["hostname"] = json!(hostname);
+        }
         let ports = json!(legacy(ports(service, Some(address.pod))));
         let (_, ready, not_ready) = subsets
             .entry(ports.to_string())
@@ -317,25 +359,33 @@ fn endpoints_of(service: &Service, view: &Snapshot) -> Option<Action> {
     } else {
         json!(subsets)
     };
-    match current {
-        None => {
-            let mut labels = service.metadata.labels.clone().unwrap_or_default();
-            labels.insert(ENDPOINTS_MANAGED_BY.to_owned(), ENDPOINTS_MANAGER.to_owned());
-            Some(Action::Create {
-                kind: Kind::Endpoints,
-                namespace: namespace.to_owned(),
-                object: json!({"metadata": {"name": name, "labels": labels}, "subsets": wanted}),
-            })
-        }
-        Some(current) if shown(current) != wanted => Some(Action::Patch {
+    let mut labels = service.metadata.labels.clone().unwrap_or_default();
+    labels.insert(ENDPOINTS_MANAGED_BY.to_owned(), ENDPOINTS_MANAGER.to_owned());
+    if is_headless(service) {
+        labels.insert(HEADLESS.to_owned(), String::new());
+    } else {
+        labels.remove(HEADLESS);
+    }
+    let annotations = json!({TRIGGERED: triggered(service, listed.iter())});
+    let Some(current) = current else {
+        return Some(Action::Create {
             kind: Kind::Endpoints,
             namespace: namespace.to_owned(),
-            name: name.to_owned(),
-            status: false,
-            patch: json!({ "subsets": wanted }),
-        }),
-        Some(_) => None,
+            object: json!({
+                "metadata": {"name": name, "labels": labels, "annotations": annotations},
+                "subsets": wanted,
+            }),
+        });
+    };
+    let mut change = json!({});
+    if shown(current) != wanted {
+        change["subsets"] = wanted;
+        change["metadata"]["annotations"] = annotations;
     }
+    if let Some(labels) = replacement(&as_json(&current.metadata.labels), json!(labels)) {
+        change["metadata"]["labels"] = labels;
+    }
+    (change != json!({})).then(|| patch(Kind::Endpoints, &current.metadata, change))
 }
 
 /// Subsets as they are, with an empty list read as none.

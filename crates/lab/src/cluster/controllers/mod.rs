@@ -8,16 +8,19 @@ pub mod disruption;
 pub mod endpoints;
 pub mod namespace;
 pub mod owned;
+pub mod podgc;
 pub mod replicaset;
+pub mod revisions;
 pub mod scheduler;
 pub mod statefulset;
+pub mod volumes;
 
 #[cfg(test)]
 mod tests;
 
 use super::{
     action::{Action, execute},
-    view::{Snapshot, View},
+    view::{Refused, Snapshot, View},
 };
 use jiff::Timestamp;
 use kube::Client;
@@ -29,7 +32,7 @@ type Reconcile = fn(&Snapshot, Timestamp) -> Vec<Action>;
 
 /// The controllers by name, and the ServiceAccount in `kube-system` as which each of them writes; the names
 /// are upstream's, so that RBAC and admission webhooks see what they would see in a real cluster.
-const CONTROLLERS: [(&str, &str, Reconcile); 10] = [
+const CONTROLLERS: [(&str, &str, Reconcile); 13] = [
     ("deployment", "deployment-controller", deployment::reconcile),
     ("replicaset", "replicaset-controller", replicaset::reconcile),
     ("statefulset", "statefulset-controller", statefulset::reconcile),
@@ -38,15 +41,22 @@ const CONTROLLERS: [(&str, &str, Reconcile); 10] = [
     ("endpointslice", "endpointslice-controller", endpoints::slices),
     ("endpoint", "endpoint-controller", endpoints::endpoints),
     ("scheduler", "", scheduler::reconcile),
-    (
-        "garbage-collector",
-        "generic-garbage-collector",
-        collector::reconcile,
-    ),
+    ("pod-collector", "pod-garbage-collector", podgc::reconcile),
     (
         "service-account",
         "service-account-controller",
         accounts::reconcile,
+    ),
+    ("volume-binder", "persistent-volume-binder", volumes::reconcile),
+    (
+        "claim-protection",
+        "pvc-protection-controller",
+        volumes::protect_claims,
+    ),
+    (
+        "volume-protection",
+        "pv-protection-controller",
+        volumes::protect_volumes,
     ),
 ];
 
@@ -63,19 +73,22 @@ pub async fn run(
 ) {
     let view = View::start(&admin, &shutdown).await;
     let mut running = tokio::task::JoinSet::new();
+    let client_of_account = |account: &str| {
+        let user = format!("system:serviceaccount:kube-system:{account}");
+        client_of(
+            &user,
+            &[
+                "system:serviceaccounts",
+                "system:serviceaccounts:kube-system",
+                "system:authenticated",
+            ],
+        )
+    };
     for (name, account, reconcile) in CONTROLLERS {
         let client = if account.is_empty() {
             client_of("system:kube-scheduler", &["system:authenticated"])
         } else {
-            let user = format!("system:serviceaccount:kube-system:{account}");
-            client_of(
-                &user,
-                &[
-                    "system:serviceaccounts",
-                    "system:serviceaccounts:kube-system",
-                    "system:authenticated",
-                ],
-            )
+            client_of_account(account)
         };
         running.spawn(drive(name, client, view.clone(), reconcile, shutdown.clone()));
     }
@@ -85,6 +98,8 @@ pub async fn run(
         ca_pem,
         shutdown.clone(),
     ));
+    let collector = client_of_account("generic-garbage-collector");
+    running.spawn(collector::run(collector, shutdown.clone()));
     running.spawn(namespace::run(admin, view, shutdown));
     while let Some(ended) = running.join_next().await {
         if let Err(error) = ended {
@@ -102,9 +117,14 @@ async fn drive(
 ) {
     let mut changes = view.changes();
     let mut before = Vec::new();
+    let mut refused = Refused::new();
     loop {
         changes.mark_unchanged();
-        let actions = reconcile(&view.snapshot(), Timestamp::now());
+        let snapshot = Snapshot {
+            refused: refused.clone(),
+            ..view.snapshot()
+        };
+        let actions = reconcile(&snapshot, Timestamp::now());
         // Writes that change nothing would be asked for again at once, for ever.
         let repeated = actions == before;
         for action in &actions {
@@ -112,7 +132,7 @@ async fn drive(
         }
         let idle = actions.is_empty() || repeated;
         before.clone_from(&actions);
-        let work = execute(&client, &view, name, actions);
+        let work = execute(&client, &view, name, actions, &mut refused);
         let all_went = tokio::select! {
             () = shutdown.cancelled() => return,
             all_went = work => all_went,
@@ -129,5 +149,13 @@ async fn drive(
             () = shutdown.cancelled() => return,
             () = pause => {}
         }
+    }
+}
+
+/// A refusal because the object is gone or was changed is none: the next look decides again.
+fn overtaken(written: Result<(), kube::Error>) -> Result<(), kube::Error> {
+    match written {
+        Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => Ok(()),
+        other => other,
     }
 }

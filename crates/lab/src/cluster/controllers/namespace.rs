@@ -1,9 +1,9 @@
 //! Deletion of namespaces: everything in them first, then the namespace.
 
-use super::deployment::seconds;
+use super::{deployment::seconds, overtaken, owned::is_finished};
 use crate::cluster::view::View;
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::{Namespace, NamespaceCondition};
+use k8s_openapi::api::core::v1::{Namespace, NamespaceCondition, Pod};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::{
     Api, Client, ResourceExt,
@@ -18,22 +18,33 @@ use tokio_util::sync::CancellationToken;
 
 /// Looks at terminating namespaces at least this often: their contents end at their own pace.
 const RETRY: Duration = Duration::from_millis(500);
+/// Seconds between the deletion of a namespace and that of what is in it, as upstream has it: until then,
+/// other API servers may not know yet that nothing more is to be made there.
+const GRACE: i64 = 5;
+/// The finalizer of a namespace that this controller takes off.
+const FINALIZER: &str = "kubernetes";
 
 /// Finalizes namespaces until `shutdown`.
 pub async fn run(client: Client, view: View, shutdown: CancellationToken) {
     let mut changes = view.changes();
     loop {
         changes.mark_unchanged();
-        let leaving: Vec<Namespace> = view
+        let leaving: Vec<(String, Timestamp)> = view
             .snapshot()
             .namespaces
             .iter()
-            .filter(|namespace| namespace.metadata.deletion_timestamp.is_some())
-            .map(|namespace| Namespace::clone(namespace))
+            .filter_map(|namespace| {
+                let since = namespace.metadata.deletion_timestamp.as_ref()?;
+                Some((namespace.name_any(), since.0))
+            })
             .collect();
-        for namespace in &leaving {
+        for namespace in leaving
+            .iter()
+            .filter(|(_, since)| is_due(*since))
+            .map(|(name, _)| name)
+        {
             if let Err(error) = empty(&client, namespace).await {
-                tracing::warn!(%error, namespace = %namespace.name_any(), "cannot finalize the namespace yet");
+                tracing::warn!(%error, %namespace, "cannot finalize the namespace yet");
             }
         }
         let pause = async {
@@ -51,23 +62,44 @@ pub async fn run(client: Client, view: View, shutdown: CancellationToken) {
     }
 }
 
+fn is_due(since: Timestamp) -> bool {
+    Timestamp::now().duration_since(since).as_secs() >= GRACE
+}
+
 /// What a namespace still holds after everything in it was deleted.
-#[derive(Default)]
+#[derive(Debug, Default)]
 struct Left {
     /// Objects of each resource.
     resources: BTreeMap<String, usize>,
     /// Objects that each finalizer holds.
     finalizers: BTreeMap<String, usize>,
+    /// What went wrong.
+    faults: Vec<String>,
 }
 
 impl Left {
-    fn count(&mut self, resource: &ApiResource, metadata: &ObjectMeta) {
-        *self
-            .resources
-            .entry(format!("{}.{}", resource.plural, resource.group))
-            .or_default() += 1;
-        for finalizer in metadata.finalizers.iter().flatten() {
+    fn count(&mut self, resource: &ApiResource, left: &[ObjectMeta]) {
+        if left.is_empty() {
+            return;
+        }
+        let name = format!("{}.{}", resource.plural, resource.group);
+        self.resources.insert(name, left.len());
+        for finalizer in left
+            .iter()
+            .flat_map(|metadata| metadata.finalizers.iter().flatten())
+        {
             *self.finalizers.entry(finalizer.clone()).or_default() += 1;
+        }
+    }
+
+    /// Takes down that objects are there which nothing holds and which should have ended.
+    fn miss(&mut self, resource: &ApiResource, left: &[ObjectMeta], namespace: &str) {
+        let held = |metadata: &ObjectMeta| metadata.finalizers.iter().flatten().next().is_some();
+        if !left.is_empty() && !left.iter().any(held) {
+            self.faults.push(format!(
+                "unexpected items still remain in namespace: {namespace} for gvr: {}/{}, Resource={}",
+                resource.group, resource.version, resource.plural
+            ));
         }
     }
 
@@ -79,65 +111,83 @@ impl Left {
                 .map(|(name, number)| format!("{name} {verb} {number} resource instances"));
             each.collect::<Vec<_>>().join(", ")
         };
+        let remains = !self.resources.is_empty();
         let held = !self.finalizers.is_empty();
-        let (reason, message) = if held {
-            let each = listed(&self.finalizers, "in");
-            (
-                "SomeFinalizersRemain",
-                format!("Some content in the namespace has finalizers remaining: {each}"),
-            )
-        } else {
-            (
-                "ContentHasNoFinalizers",
-                "All content-preserving finalizers finished".to_owned(),
-            )
-        };
+        let failed = !self.faults.is_empty();
+        let failure = format!(
+            "Failed to delete all resource types, {} remaining: {}",
+            self.faults.len(),
+            self.faults.join(", ")
+        );
         let remain = format!("Some resources are remaining: {}", listed(&self.resources, "has"));
-        [
+        let finalizers = format!(
+            "Some content in the namespace has finalizers remaining: {}",
+            listed(&self.finalizers, "in")
+        );
+        // Each kind with whether it is so, and what it says if it is, and if it is not.
+        let known = [
             (
-                "DiscoveryFailure",
+                "NamespaceDeletionDiscoveryFailure",
                 false,
-                "ResourcesDiscovered",
-                "All resources successfully discovered",
+                ("", ""),
+                ("ResourcesDiscovered", "All resources successfully discovered"),
             ),
             (
-                "GroupVersionParsingFailure",
+                "NamespaceDeletionGroupVersionParsingFailure",
                 false,
-                "ParsedGroupVersions",
-                "All legacy kube types successfully parsed",
+                ("", ""),
+                ("ParsedGroupVersions", "All legacy kube types successfully parsed"),
             ),
             (
-                "ContentFailure",
-                false,
-                "ContentDeleted",
-                "All content successfully deleted, may be waiting on finalization",
+                "NamespaceDeletionContentFailure",
+                failed,
+                ("ContentDeletionFailed", failure.as_str()),
+                (
+                    "ContentDeleted",
+                    "All content successfully deleted, may be waiting on finalization",
+                ),
             ),
-            ("ContentRemaining", true, "SomeResourcesRemain", &remain),
-            ("FinalizersRemaining", held, reason, &message),
-        ]
-        .into_iter()
-        .map(|(kind, is_so, reason, message)| {
-            let about = if kind.ends_with("Failure") {
-                "NamespaceDeletion"
-            } else {
-                "Namespace"
-            };
-            let kind = format!("{about}{kind}");
+            (
+                "NamespaceContentRemaining",
+                remains,
+                ("SomeResourcesRemain", remain.as_str()),
+                ("ContentRemoved", "All content successfully removed"),
+            ),
+            (
+                "NamespaceFinalizersRemaining",
+                held,
+                ("SomeFinalizersRemain", finalizers.as_str()),
+                (
+                    "ContentHasNoFinalizers",
+                    "All content-preserving finalizers finished",
+                ),
+            ),
+        ];
+        // Conditions of others stay; those of this controller keep their places.
+        let mut all: Vec<Value> = old.iter().map(|condition| json!(condition)).collect();
+        for (kind, is_so, so, otherwise) in known {
             let value = if is_so { "True" } else { "False" };
-            let same = old
-                .iter()
-                .find(|condition| condition.type_ == kind && condition.status == value);
-            let since = same.and_then(|condition| condition.last_transition_time.as_ref());
-            json!({
+            let (reason, message) = if is_so { so } else { otherwise };
+            let place = all.iter().position(|condition| condition["type"] == kind);
+            let before = place
+                .map(|place| &all[place])
+                .filter(|before| before["status"] == value);
+            let since = before.map(|before| before["lastTransitionTime"].clone());
+            let condition = json!({
                 "type": kind, "status": value, "reason": reason, "message": message,
-                "lastTransitionTime": seconds(since.map_or(now, |time| time.0)),
-            })
-        })
-        .collect()
+                "lastTransitionTime": since.unwrap_or_else(|| json!(seconds(now))),
+            });
+            match place {
+                Some(place) => all[place] = condition,
+                None => all.push(condition),
+            }
+        }
+        all
     }
 
-    /// Writes the conditions where they changed.
-    async fn tell(&self, client: &Client, namespace: &Namespace) -> Result<(), kube::Error> {
+    /// Writes the conditions where they changed, and says whether they did. The resourceVersion keeps it from
+    /// undoing what others wrote.
+    async fn tell(&self, client: &Client, namespace: &Namespace) -> Result<bool, kube::Error> {
         let old = namespace
             .status
             .as_ref()
@@ -145,61 +195,110 @@ impl Left {
         let old = old.unwrap_or_default();
         let conditions = self.conditions(old, Timestamp::now());
         if json!(old) == json!(conditions) {
-            return Ok(());
+            return Ok(false);
         }
-        let patch = Patch::Merge(json!({"status": {"conditions": conditions}}));
+        let version = &namespace.metadata.resource_version;
+        let change = json!({"metadata": {"resourceVersion": version}, "status": {"conditions": conditions}});
         let api: Api<Namespace> = Api::all(client.clone());
-        match api
-            .patch_status(&namespace.name_any(), &PatchParams::default(), &patch)
-            .await
-        {
-            Ok(_) => Ok(()),
-            Err(kube::Error::Api(status)) if status.code == 404 => Ok(()),
-            Err(error) => Err(error),
-        }
+        let written = api
+            .patch_status(
+                &namespace.name_any(),
+                &PatchParams::default(),
+                &Patch::Merge(change),
+            )
+            .await;
+        overtaken(written.map(drop))?;
+        Ok(true)
     }
 }
 
-async fn empty(client: &Client, namespace: &Namespace) -> Result<(), kube::Error> {
-    let name = namespace.name_any();
-    let discovery = Discovery::new(client.clone()).run().await?;
+/// Deletes what is in the namespace, and then lets it go.
+async fn empty(client: &Client, name: &str) -> Result<(), kube::Error> {
+    let Some(namespace) = Api::<Namespace>::all(client.clone()).get_opt(name).await? else {
+        return Ok(());
+    };
+    let finalizers = namespace
+        .spec
+        .iter()
+        .flat_map(|spec| spec.finalizers.iter().flatten());
+    if namespace.metadata.deletion_timestamp.is_none()
+        || !finalizers.into_iter().any(|held| held == FINALIZER)
+    {
+        return Ok(());
+    }
     let mut left = Left::default();
+    // Pods end before anything that they may need goes.
+    let pods = ApiResource::erase::<Pod>(&());
+    let patience = patience(client, &namespace).await?;
+    let remaining = delete_all(client, name, &pods).await?;
+    if !remaining.is_empty() {
+        if !patience {
+            left.miss(&pods, &remaining, name);
+        }
+        // As upstream: what is left is said only once the pods are gone.
+        left.tell(client, &namespace).await?;
+        return Ok(());
+    }
+    let discovery = Discovery::new(client.clone()).run_aggregated().await?;
     for group in discovery.groups() {
         for (resource, capabilities) in group.recommended_resources() {
             let deletable = capabilities.supports_operation(verbs::DELETE)
                 && capabilities.supports_operation(verbs::LIST);
-            if capabilities.scope != Scope::Namespaced || !deletable {
+            if capabilities.scope != Scope::Namespaced || !deletable || resource == pods {
                 continue;
             }
-            let api: Api<DynamicObject> = Api::namespaced_with(client.clone(), &name, &resource);
-            for object in api.list_metadata(&ListParams::default()).await? {
-                left.count(&resource, &object.metadata);
-                if object.metadata.deletion_timestamp.is_none() {
-                    match api.delete(&object.name_any(), &DeleteParams::background()).await {
-                        Ok(_) => {}
-                        Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => {}
-                        Err(error) => return Err(error),
-                    }
-                }
-            }
+            let remaining = delete_all(client, name, &resource).await?;
+            left.count(&resource, &remaining);
+            left.miss(&resource, &remaining, name);
         }
     }
-    if !left.resources.is_empty() {
-        return left.tell(client, namespace).await;
+    // What was written is a new version of the namespace: the next look lets go of that one.
+    if left.tell(client, &namespace).await? || !left.resources.is_empty() {
+        return Ok(());
     }
     let mut finalized = json!(namespace);
+    let kept = namespace
+        .spec
+        .iter()
+        .flat_map(|spec| spec.finalizers.iter().flatten());
+    let kept: Vec<&String> = kept.filter(|held| *held != FINALIZER).collect();
     finalized["apiVersion"] = json!("v1");
     finalized["kind"] = json!("Namespace");
-    finalized["spec"]["finalizers"] = json!([]);
+    finalized["spec"]["finalizers"] = json!(kept);
     let request = http::Request::put(format!("/api/v1/namespaces/{name}/finalize"))
         .header("Content-Type", "application/json")
         .body(serde_json::to_vec(&finalized).map_err(kube::Error::SerdeError)?)
         .map_err(kube::Error::HttpError)?;
-    match client.request::<Value>(request).await {
-        Ok(_) => Ok(()),
-        Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => Ok(()),
-        Err(error) => Err(error),
+    overtaken(client.request::<Value>(request).await.map(drop))
+}
+
+/// Whether pods may still be ending by their own grace periods.
+async fn patience(client: &Client, namespace: &Namespace) -> Result<bool, kube::Error> {
+    let api: Api<Pod> = Api::namespaced(client.clone(), &namespace.name_any());
+    let pods = api.list(&ListParams::default()).await?;
+    let grace = pods
+        .iter()
+        .filter(|pod| !is_finished(pod))
+        .filter_map(|pod| pod.spec.as_ref()?.termination_grace_period_seconds);
+    let since = namespace.metadata.deletion_timestamp.as_ref();
+    let gone = since.map_or(0, |since| Timestamp::now().duration_since(since.0).as_secs());
+    Ok(gone < grace.max().unwrap_or(0))
+}
+
+/// Deletes all objects of a resource, and returns those that are there afterwards.
+async fn delete_all(
+    client: &Client,
+    namespace: &str,
+    resource: &ApiResource,
+) -> Result<Vec<ObjectMeta>, kube::Error> {
+    let api: Api<DynamicObject> = Api::namespaced_with(client.clone(), namespace, resource);
+    let all = ListParams::default();
+    if api.list_metadata(&all.clone().limit(1)).await?.items.is_empty() {
+        return Ok(Vec::new());
     }
+    api.delete_collection(&DeleteParams::background(), &all).await?;
+    let left = api.list_metadata(&all).await?;
+    Ok(left.items.into_iter().map(|object| object.metadata).collect())
 }
 
 #[cfg(test)]

@@ -3,11 +3,69 @@
 use crate::cluster::action::{Action, Kind};
 use jiff::Timestamp;
 use k8s_openapi::{
+    Metadata,
     api::core::v1::{Pod, PodCondition, PodTemplateSpec},
-    apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time},
+    apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta, Time},
 };
+use kube::core::{Selector, SelectorExt as _};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
+use std::{collections::BTreeMap, sync::Arc};
+
+/// What a controller owns, and what it has to write before it does.
+pub struct Claims<'a, K> {
+    pub owned: Vec<&'a Arc<K>>,
+    /// Adoptions of objects that match and have no controller, and releases of those that match no more.
+    pub writes: Vec<Action>,
+}
+
+/// Claims those of `objects` that belong to `owner` (apiVersion, kind, metadata) by upstream's rules.
+pub fn claim<'a, K>(
+    kind: Kind,
+    owner: (&str, &str, &ObjectMeta),
+    selector: &LabelSelector,
+    objects: impl IntoIterator<Item = &'a Arc<K>>,
+) -> Claims<'a, K>
+where
+    K: Metadata<Ty = ObjectMeta>,
+{
+    let (api_version, owner_kind, owner) = owner;
+    let (mut owned, mut writes) = (Vec::new(), Vec::new());
+    let (_, _, uid) = identity(owner);
+    let (leaving, none) = (owner.deletion_timestamp.is_some(), BTreeMap::new());
+    // The API server lets no other selector in.
+    let Ok(selector) = Selector::try_from(selector.clone()) else {
+        return Claims { owned, writes };
+    };
+    for object in objects {
+        let metadata = object.metadata();
+        if metadata.namespace != owner.namespace {
+            continue;
+        }
+        let matches = || selector.matches(metadata.labels.as_ref().unwrap_or(&none));
+        let owners = metadata.owner_references.as_deref().unwrap_or_default();
+        match controller_uid(metadata) {
+            Some(controller) if controller != uid => {}
+            Some(_) if matches() => owned.push(object),
+            Some(_) if leaving => {}
+            Some(_) => {
+                let kept: Vec<_> = owners.iter().filter(|owner| owner.uid != uid).collect();
+                let change = json!({"metadata": {"uid": metadata.uid, "ownerReferences": kept}});
+                writes.push(patch(kind, metadata, change));
+            }
+            None if !leaving && metadata.deletion_timestamp.is_none() && matches() => {
+                let mut all: Vec<Value> = owners.iter().map(as_json).collect();
+                if let Value::Array(one) = owner_reference(api_version, owner_kind, owner) {
+                    all.extend(one);
+                }
+                let change = json!({"metadata": {"uid": metadata.uid, "ownerReferences": all}});
+                writes.push(patch(kind, metadata, change));
+            }
+            None => {}
+        }
+    }
+    Claims { owned, writes }
+}
 
 /// Whether the object's controller is the one with this UID.
 pub fn is_controlled_by(metadata: &ObjectMeta, uid: &str) -> bool {
@@ -71,6 +129,12 @@ pub fn is_available(pod: &Pod, min_ready_seconds: i32, now: Timestamp) -> bool {
     })
 }
 
+/// Since when the pod is ready.
+pub fn ready_since(pod: &Pod) -> Option<Timestamp> {
+    let since = ready_condition(pod)?.last_transition_time.as_ref()?;
+    Some(since.0)
+}
+
 /// The Ready condition, if it is True.
 fn ready_condition(pod: &Pod) -> Option<&PodCondition> {
     let conditions = pod.status.as_ref()?.conditions.as_deref()?;
@@ -79,10 +143,13 @@ fn ready_condition(pod: &Pod) -> Option<&PodCondition> {
         .find(|condition| condition.type_ == "Ready" && condition.status == "True")
 }
 
-/// Ten characters that change with the template, in the alphabet of generated names.
-pub fn template_hash(template: &PodTemplateSpec) -> String {
+/// Ten characters that change with the template and the number of collisions, in the alphabet of generated
+/// names.
+pub fn template_hash(template: &PodTemplateSpec, collisions: Option<i32>) -> String {
     const ALPHABET: &[u8; 27] = b"bcdfghjklmnpqrstvwxz2456789";
-    let text = serde_json::to_string(template).expect("a pod template is plain data and always serialises");
+    let mut text =
+        serde_json::to_string(template).expect("a pod template is plain data and always serialises");
+    text.extend(collisions.map(|number| number.to_string()));
     let digest = Sha256::digest(text.as_bytes());
     digest
         .iter()
@@ -132,6 +199,51 @@ pub fn difference(current: &Value, wanted: Value) -> Option<Value> {
         })
         .collect();
     (!changed.is_empty()).then_some(Value::Object(changed))
+}
+
+/// The change that makes of `current` what `wanted` is; `None` if it is that. An empty list is none at all.
+pub fn replacement(current: &Value, wanted: Value) -> Option<Value> {
+    let is_there = |value: &Value| !value.is_null() && value.as_array().is_none_or(|list| !list.is_empty());
+    let Value::Object(mut wanted) = wanted else {
+        return None;
+    };
+    wanted.retain(|_, value| is_there(value));
+    let mut change = serde_json::Map::new();
+    for (key, value) in current.as_object().into_iter().flatten() {
+        if is_there(value) && !wanted.contains_key(key) {
+            change.insert(key.clone(), Value::Null);
+        }
+    }
+    change.extend(
+        wanted
+            .into_iter()
+            .filter(|(key, value)| current.get(key) != Some(value)),
+    );
+    (!change.is_empty()).then_some(Value::Object(change))
+}
+
+/// The merge patch of an object that is there.
+pub fn patch(kind: Kind, metadata: &ObjectMeta, patch: Value) -> Action {
+    let (namespace, name, _) = identity(metadata);
+    Action::Patch {
+        kind,
+        namespace: namespace.to_owned(),
+        name: name.to_owned(),
+        status: false,
+        patch,
+    }
+}
+
+/// The change of an object's status that makes it `wanted`, if it is another one.
+pub fn status_patch(kind: Kind, metadata: &ObjectMeta, current: &Value, wanted: Value) -> Option<Action> {
+    let (namespace, name, _) = identity(metadata);
+    Some(Action::Patch {
+        kind,
+        namespace: namespace.to_owned(),
+        name: name.to_owned(),
+        status: true,
+        patch: json!({"status": replacement(current, wanted)?}),
+    })
 }
 
 /// An object as JSON.

@@ -1,11 +1,13 @@
 //! StatefulSets: at most one pod per ordinal, in order.
 
+mod claims;
+
 use super::{
     owned::{
-        as_json, delete, difference, identity, is_active, is_available, is_controlled_by, is_finished,
-        is_ready, owner_reference, pod_from, template_hash,
+        Claims, as_json, claim, delete, identity, is_available, is_finished, is_ready, owner_reference,
+        phase, pod_from, status_patch,
     },
-    replicaset::zero_filled,
+    revisions::{self, Revisions},
 };
 use crate::cluster::{
     action::{Action, Kind},
@@ -13,13 +15,14 @@ use crate::cluster::{
 };
 use jiff::Timestamp;
 use k8s_openapi::api::{
-    apps::v1::{StatefulSet, StatefulSetSpec},
+    apps::v1::{StatefulSet, StatefulSetSpec, StatefulSetStatus},
     core::v1::Pod,
 };
-use serde_json::{Value, json};
-use std::{collections::BTreeMap, sync::Arc};
+use serde_json::json;
+use std::{collections::BTreeMap, ops::Range, sync::Arc};
 
 const REVISION_LABEL: &str = "controller-revision-hash";
+const DEFAULT_HISTORY: i32 = 10;
 
 /// What to do for all StatefulSets.
 pub fn reconcile(view: &Snapshot, now: Timestamp) -> Vec<Action> {
@@ -29,217 +32,255 @@ pub fn reconcile(view: &Snapshot, now: Timestamp) -> Vec<Action> {
         .collect()
 }
 
+/// A set as one look finds it.
+struct Scene<'a> {
+    set: &'a StatefulSet,
+    spec: &'a StatefulSetSpec,
+    view: &'a Snapshot,
+    now: Timestamp,
+    pods: BTreeMap<i32, &'a Arc<Pod>>,
+    revisions: Revisions<'a>,
+    /// Name of the revision that all pods had before the present roll-out.
+    current: String,
+}
+
 fn one(set: &StatefulSet, view: &Snapshot, now: Timestamp) -> Vec<Action> {
-    let (_, name, uid) = identity(&set.metadata);
+    let (_, name, _) = identity(&set.metadata);
     let Some(spec) = &set.spec else { return Vec::new() };
     if set.metadata.deletion_timestamp.is_some() {
         return Vec::new();
     }
-    let update_revision = format!("{name}-{}", template_hash(&spec.template));
-    let pods: BTreeMap<i32, &Arc<Pod>> = view
-        .pods
-        .iter()
-        .filter(|pod| is_controlled_by(&pod.metadata, uid))
-        .filter_map(|pod| Some((ordinal(name, pod)?, pod)))
-        .collect();
-    let mut actions = move_on(set, spec, &pods, &update_revision, view, now);
-    actions.extend(status(set, spec, &pods, &update_revision, now));
-    actions
-}
-
-/// The next steps towards the wanted ordinals. With `OrderedReady` one step at a time, and nothing past a pod
-/// that is missing, terminating or not ready: two live pods of one identity must never be.
-fn move_on(
-    set: &StatefulSet,
-    spec: &StatefulSetSpec,
-    pods: &BTreeMap<i32, &Arc<Pod>>,
-    revision: &str,
-    view: &Snapshot,
-    now: Timestamp,
-) -> Vec<Action> {
-    let ordered = spec.pod_management_policy.as_deref() != Some("Parallel");
-    let start = spec
-        .ordinals
-        .as_ref()
-        .and_then(|ordinals| ordinals.start)
-        .unwrap_or(0);
-    let wanted = start..start.saturating_add(spec.replicas.unwrap_or(1).max(0));
-    let min_ready = spec.min_ready_seconds.unwrap_or(0);
-    let mut actions = Vec::new();
-    for ordinal in wanted.clone() {
-        match pods.get(&ordinal) {
-            None => {
-                actions.extend(claims(set, spec, ordinal, view));
-                actions.push(create(set, spec, ordinal, revision));
-            }
-            Some(pod) if is_finished(pod) && pod.metadata.deletion_timestamp.is_none() => {
-                actions.push(delete(Kind::Pod, &pod.metadata, None));
-            }
-            Some(pod) if is_active(pod) && is_available(pod, min_ready, now) => continue,
-            Some(_) => {}
-        }
-        if ordered {
-            return actions;
-        }
-    }
-    let mut surplus: Vec<&&Arc<Pod>> = pods
-        .iter()
-        .filter(|(ordinal, pod)| !wanted.contains(ordinal) && pod.metadata.deletion_timestamp.is_none())
-        .map(|(_, pod)| pod)
-        .collect();
-    let leaving = pods
-        .iter()
-        .any(|(ordinal, pod)| !wanted.contains(ordinal) && pod.metadata.deletion_timestamp.is_some());
-    if ordered {
-        surplus = if leaving {
-            Vec::new()
-        } else {
-            surplus.pop().into_iter().collect()
-        };
-    }
-    if !surplus.is_empty() || leaving {
-        actions.extend(
-            surplus
-                .into_iter()
-                .map(|pod| delete(Kind::Pod, &pod.metadata, None)),
-        );
-        return actions;
-    }
-    // Rolling update: from the highest ordinal down, one at a time, and only while everything is ready.
-    let strategy = spec.update_strategy.as_ref();
-    let rolling = strategy
-        .and_then(|strategy| strategy.type_.as_deref())
-        .unwrap_or("RollingUpdate")
-        == "RollingUpdate";
-    let partition = strategy
-        .and_then(|strategy| strategy.rolling_update.as_ref()?.partition)
-        .unwrap_or(0)
-        .saturating_add(start);
-    let whole = wanted.clone().all(|ordinal| {
-        pods.get(&ordinal)
-            .is_some_and(|pod| is_active(pod) && is_ready(pod))
-    });
-    let outdated = wanted
-        .rev()
-        .take_while(|ordinal| *ordinal >= partition)
-        .filter_map(|ordinal| pods.get(&ordinal))
-        .find(|pod| revision_of(pod) != Some(revision));
-    if rolling && actions.is_empty() && whole {
-        actions.extend(outdated.map(|pod| delete(Kind::Pod, &pod.metadata, None)));
-    }
-    actions
-}
-
-fn create(set: &StatefulSet, spec: &StatefulSetSpec, ordinal: i32, revision: &str) -> Action {
-    let (namespace, name, _) = identity(&set.metadata);
-    let pod_name = format!("{name}-{ordinal}");
-    let index = ordinal.to_string();
-    let labels = [
-        (REVISION_LABEL, revision),
-        ("statefulset.kubernetes.io/pod-name", pod_name.as_str()),
-        ("apps.kubernetes.io/pod-index", index.as_str()),
-    ];
-    let mut pod = pod_from(
-        &spec.template,
-        &labels,
-        owner_reference("apps/v1", "StatefulSet", &set.metadata),
+    let owner = ("apps/v1", "StatefulSet", &set.metadata);
+    let named = view.pods.iter().filter(|pod| ordinal(name, pod).is_some());
+    let Claims { owned, writes } = claim(Kind::Pod, owner, &spec.selector, named);
+    let revisions = revisions::of(
+        &revisions::Owner {
+            kind: "StatefulSet",
+            metadata: &set.metadata,
+            selector: &spec.selector,
+            template: &spec.template,
+            hash_label: "controller.kubernetes.io/hash",
+            annotations: BTreeMap::new(),
+        },
+        view,
     );
-    pod["metadata"]["name"] = json!(pod_name);
-    pod["spec"]["hostname"] = json!(pod_name);
-    if let Some(service) = spec.service_name.as_deref().filter(|service| !service.is_empty()) {
-        pod["spec"]["subdomain"] = json!(service);
+    if !writes.is_empty() || !revisions.writes.is_empty() {
+        return writes.into_iter().chain(revisions.writes).collect();
     }
-    let templates = spec.volume_claim_templates.as_deref().unwrap_or_default();
-    if !templates.is_empty() {
-        let mut volumes: Vec<Value> = pod["spec"]["volumes"].as_array().cloned().unwrap_or_default();
-        for template in templates {
-            let volume = template.metadata.name.clone().unwrap_or_default();
-            volumes.retain(|existing| existing["name"] != json!(volume));
-            volumes.push(json!({"name": volume, "persistentVolumeClaim": {"claimName": format!("{volume}-{pod_name}")}}));
-        }
-        pod["spec"]["volumes"] = json!(volumes);
-    }
-    Action::Create {
-        kind: Kind::Pod,
-        namespace: namespace.to_owned(),
-        object: pod,
-    }
-}
-
-/// The claims of a pod that do not exist yet.
-fn claims(set: &StatefulSet, spec: &StatefulSetSpec, ordinal: i32, view: &Snapshot) -> Vec<Action> {
-    let (namespace, name, _) = identity(&set.metadata);
-    let templates = spec.volume_claim_templates.as_deref().unwrap_or_default();
-    templates
-        .iter()
-        .filter_map(|template| {
-            let claim = format!(
-                "{}-{name}-{ordinal}",
-                template.metadata.name.as_deref().unwrap_or_default()
-            );
-            let exists = view.claims.iter().any(|existing| {
-                existing.metadata.name.as_deref() == Some(claim.as_str())
-                    && existing.metadata.namespace.as_deref() == Some(namespace)
-            });
-            let labels = spec.selector.match_labels.clone().unwrap_or_default();
-            (!exists).then(|| Action::Create {
-                kind: Kind::PersistentVolumeClaim,
-                namespace: namespace.to_owned(),
-                object: json!({"metadata": {"name": claim, "labels": labels}, "spec": template.spec}),
-            })
-        })
-        .collect()
-}
-
-fn status(
-    set: &StatefulSet,
-    spec: &StatefulSetSpec,
-    pods: &BTreeMap<i32, &Arc<Pod>>,
-    revision: &str,
-    now: Timestamp,
-) -> Option<Action> {
-    let (namespace, name, _) = identity(&set.metadata);
-    let min_ready = spec.min_ready_seconds.unwrap_or(0);
-    let count = |test: &dyn Fn(&Pod) -> bool| pods.values().filter(|pod| test(pod)).count();
-    let updated = count(&|pod| is_active(pod) && revision_of(pod) == Some(revision));
-    let wanted = usize::try_from(spec.replicas.unwrap_or(1)).unwrap_or(0);
-    let all_ready = count(&|pod| is_active(pod) && is_ready(pod)) == wanted;
-    let before = set
+    let known = |name: &&String| {
+        let mut all = revisions.all.iter();
+        all.any(|revision| revision.metadata.name.as_ref() == Some(*name))
+    };
+    let current = set
         .status
         .as_ref()
-        .and_then(|status| status.current_revision.clone());
-    // A roll-out is complete when every replica runs the new revision and is ready.
-    let current = match before {
-        Some(before) if !(updated == wanted && all_ready) => before,
-        _ => revision.to_owned(),
+        .and_then(|status| status.current_revision.as_ref());
+    let current = current.filter(known).unwrap_or(&revisions.update).clone();
+    let scene = Scene {
+        set,
+        spec,
+        view,
+        now,
+        pods: owned
+            .into_iter()
+            .filter_map(|pod| Some((ordinal(name, pod)?, pod)))
+            .collect(),
+        revisions,
+        current,
     };
-    let status = json!({
-        "observedGeneration": set.metadata.generation.unwrap_or(0),
-        "replicas": pods.len(),
-        "readyReplicas": count(&is_ready),
-        "availableReplicas": count(&|pod| is_available(pod, min_ready, now)),
-        "currentReplicas": count(&|pod| is_active(pod) && revision_of(pod) == Some(current.as_str())),
-        "updatedReplicas": updated,
-        "currentRevision": current,
-        "updateRevision": revision,
-        "collisionCount": 0,
-    });
-    let counters = [
-        "replicas",
-        "readyReplicas",
-        "availableReplicas",
-        "currentReplicas",
-        "updatedReplicas",
-        "collisionCount",
-    ];
-    let patch = difference(&zero_filled(as_json(&set.status), &counters), status)?;
-    Some(Action::Patch {
-        kind: Kind::StatefulSet,
-        namespace: namespace.to_owned(),
-        name: name.to_owned(),
-        status: true,
-        patch: json!({ "status": patch }),
-    })
+    let status = scene.status();
+    let in_use = |name: &str| {
+        status.current_revision.as_deref() == Some(name)
+            || scene.pods.values().any(|pod| revision_of(pod) == Some(name))
+    };
+    let limit = spec.revision_history_limit.unwrap_or(DEFAULT_HISTORY);
+    let mut actions = scene.move_on();
+    actions.extend(scene.revisions.surplus(in_use, limit));
+    actions.extend(status_patch(
+        Kind::StatefulSet,
+        &set.metadata,
+        &as_json(&set.status),
+        as_json(&status),
+    ));
+    actions
+}
+
+impl Scene<'_> {
+    fn start(&self) -> i32 {
+        let ordinals = self.spec.ordinals.as_ref();
+        ordinals.and_then(|ordinals| ordinals.start).unwrap_or(0)
+    }
+
+    fn wanted(&self) -> Range<i32> {
+        let start = self.start();
+        start..start.saturating_add(self.spec.replicas.unwrap_or(1).max(0))
+    }
+
+    fn is_available(&self, pod: &Pod) -> bool {
+        let min_ready = self.spec.min_ready_seconds.unwrap_or(0);
+        is_running(pod) && is_available(pod, min_ready, self.now)
+    }
+
+    /// The next steps towards the wanted ordinals. With `OrderedReady` one step at a time, and nothing past a
+    /// pod that is missing, terminating or not ready: two live pods of one identity must never be.
+    fn move_on(&self) -> Vec<Action> {
+        let ordered = self.spec.pod_management_policy.as_deref() != Some("Parallel");
+        let mut actions = Vec::new();
+        for ordinal in self.wanted() {
+            match self.pods.get(&ordinal) {
+                None => {
+                    actions.extend(claims::missing(self, ordinal));
+                    actions.push(self.create(ordinal));
+                }
+                Some(pod) if is_finished(pod) && pod.metadata.deletion_timestamp.is_none() => {
+                    actions.push(delete(Kind::Pod, &pod.metadata, None));
+                }
+                Some(pod) => {
+                    actions.extend(claims::owned(self, ordinal, None));
+                    let leaving = pod.metadata.deletion_timestamp.is_some();
+                    if !leaving && self.is_available(pod) {
+                        continue;
+                    }
+                }
+            }
+            if ordered {
+                return actions;
+            }
+        }
+        let condemned = self
+            .pods
+            .iter()
+            .rev()
+            .filter(|(ordinal, _)| !self.wanted().contains(ordinal));
+        for (ordinal, pod) in condemned.clone() {
+            actions.extend(claims::owned(self, *ordinal, Some(pod)));
+        }
+        for (_, pod) in condemned {
+            if pod.metadata.deletion_timestamp.is_none() {
+                actions.push(delete(Kind::Pod, &pod.metadata, None));
+            }
+            if ordered {
+                return actions;
+            }
+        }
+        if actions.is_empty() {
+            actions.extend(self.roll());
+        }
+        actions
+    }
+
+    /// A rolling update: from the highest ordinal down, one at a time, and not past an unavailable one.
+    fn roll(&self) -> Option<Action> {
+        let strategy = self.spec.update_strategy.as_ref();
+        if strategy.and_then(|strategy| strategy.type_.as_deref()) == Some("OnDelete") {
+            return None;
+        }
+        let least = self.start().saturating_add(self.partition().unwrap_or(0));
+        for ordinal in self.wanted().rev().take_while(|ordinal| *ordinal >= least) {
+            let pod = self.pods.get(&ordinal)?;
+            let leaving = pod.metadata.deletion_timestamp.is_some();
+            if !leaving && revision_of(pod) != Some(&self.revisions.update) {
+                return Some(delete(Kind::Pod, &pod.metadata, None));
+            }
+            if leaving || !self.is_available(pod) {
+                return None;
+            }
+        }
+        None
+    }
+
+    fn partition(&self) -> Option<i32> {
+        let strategy = self.spec.update_strategy.as_ref()?;
+        strategy.rolling_update.as_ref()?.partition
+    }
+
+    /// Whether a pod that is made now belongs to the roll-out before the present one.
+    fn stays(&self, ordinal: i32) -> bool {
+        let strategy = self.spec.update_strategy.as_ref();
+        let rolls = strategy.and_then(|strategy| strategy.type_.as_deref()) != Some("OnDelete");
+        rolls && ordinal < self.start().saturating_add(self.partition().unwrap_or(0))
+    }
+
+    fn create(&self, ordinal: i32) -> Action {
+        let (namespace, name, _) = identity(&self.set.metadata);
+        let pod_name = format!("{name}-{ordinal}");
+        let old = self
+            .stays(ordinal)
+            .then(|| self.revisions.template(&self.current))
+            .flatten();
+        let (template, revision) = match &old {
+            Some(template) => (template, &self.current),
+            None => (&self.spec.template, &self.revisions.update),
+        };
+        let index = ordinal.to_string();
+        let labels = [
+            (REVISION_LABEL, revision.as_str()),
+            ("statefulset.kubernetes.io/pod-name", pod_name.as_str()),
+            ("apps.kubernetes.io/pod-index", index.as_str()),
+        ];
+        let mut pod = pod_from(
+            template,
+            &labels,
+            owner_reference("apps/v1", "StatefulSet", &self.set.metadata),
+        );
+        pod["metadata"]["name"] = json!(pod_name);
+        pod["metadata"]["generateName"] = json!(format!("{name}-"));
+        pod["spec"]["hostname"] = json!(pod_name);
+        let service = self.spec.service_name.as_deref();
+        if let Some(service) = service.filter(|service| !service.is_empty()) {
+            pod["spec"]["subdomain"] = json!(service);
+        }
+        claims::mount(self.spec, &pod_name, &mut pod);
+        Action::Create {
+            kind: Kind::Pod,
+            namespace: namespace.to_owned(),
+            object: pod,
+        }
+    }
+
+    fn status(&self) -> StatefulSetStatus {
+        let count = |test: &dyn Fn(&Pod) -> bool| {
+            i32::try_from(self.pods.values().filter(|pod| test(pod)).count()).unwrap_or(i32::MAX)
+        };
+        let some = |number: i32| (number != 0).then_some(number);
+        let stays = |pod: &Pod, revision: &str| {
+            is_created(pod) && pod.metadata.deletion_timestamp.is_none() && revision_of(pod) == Some(revision)
+        };
+        let update = &self.revisions.update;
+        let replicas = count(&is_created);
+        let ready = count(&|pod| is_running(pod) && is_ready(pod));
+        let updated = count(&|pod| stays(pod, update));
+        let wanted = self.spec.replicas.unwrap_or(1);
+        let strategy = self.spec.update_strategy.as_ref();
+        let rolls = strategy.and_then(|strategy| strategy.type_.as_deref()) != Some("OnDelete");
+        // A roll-out is complete when every replica is of the new revision and ready.
+        let complete = rolls && updated == wanted && replicas == wanted && ready == wanted;
+        let current = if complete { update } else { &self.current };
+        StatefulSetStatus {
+            observed_generation: self.set.metadata.generation,
+            replicas,
+            ready_replicas: some(ready),
+            available_replicas: Some(count(&|pod| self.is_available(pod))),
+            current_replicas: some(count(&|pod| stays(pod, current))),
+            updated_replicas: some(updated),
+            current_revision: Some(current.clone()),
+            update_revision: Some(update.clone()),
+            collision_count: Some(0),
+            conditions: self
+                .set
+                .status
+                .as_ref()
+                .and_then(|status| status.conditions.clone()),
+        }
+    }
+}
+
+fn is_created(pod: &Pod) -> bool {
+    !phase(pod).is_empty()
+}
+
+fn is_running(pod: &Pod) -> bool {
+    phase(pod) == "Running"
 }
 
 fn ordinal(set: &str, pod: &Pod) -> Option<i32> {

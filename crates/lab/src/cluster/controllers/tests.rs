@@ -24,9 +24,12 @@ fn meta(name: &str, extra: Value) -> Value {
 }
 
 fn owned_by(kind: &str, name: &str) -> Value {
-    json!({"ownerReferences": [{
-        "apiVersion": "apps/v1", "kind": kind, "name": name, "uid": format!("uid-{name}"), "controller": true,
-    }]})
+    json!({
+        "labels": {"app": name},
+        "ownerReferences": [{
+            "apiVersion": "apps/v1", "kind": kind, "name": name, "uid": format!("uid-{name}"), "controller": true,
+        }],
+    })
 }
 
 fn pod(name: &str, metadata: Value, node: Option<&str>, ready: bool) -> Value {
@@ -113,88 +116,6 @@ fn a_replica_set_that_shrinks_gives_up_unbound_and_unready_pods_first() {
     );
 }
 
-fn deployment(replicas: i32, image: &str) -> Value {
-    json!({
-        "metadata": meta("web", json!({})),
-        "spec": {
-            "replicas": replicas, "selector": {"matchLabels": {"app": "web"}},
-            "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": "25%", "maxUnavailable": "25%"}},
-            "template": {"metadata": {"labels": {"app": "web"}}, "spec": {"containers": [{"name": "c", "image": image}]}},
-        },
-    })
-}
-
-/// The ReplicaSet that the controller would make, as the API server would store it.
-fn made(action: &Action, uid: &str) -> Value {
-    let Action::Create {
-        kind: Kind::ReplicaSet,
-        object,
-        ..
-    } = action
-    else {
-        panic!("expected a ReplicaSet: {action}")
-    };
-    let mut object = object.clone();
-    object["metadata"]["uid"] = json!(uid);
-    object["metadata"]["namespace"] = json!("default");
-    object
-}
-
-#[test]
-fn a_deployment_makes_one_replica_set_per_template_and_rolls_within_its_bounds() {
-    let mut view = Snapshot {
-        deployments: vec![object(deployment(4, "web:1"))],
-        ..Snapshot::default()
-    };
-    let first = deployment::reconcile(&view, now());
-    let mut old = made(&first[0], "uid-old");
-    assert_eq!(old["spec"]["replicas"], 4, "the first set starts whole");
-    old["status"] = json!({"replicas": 4, "readyReplicas": 4, "availableReplicas": 4});
-
-    // A new template: 4 + 25 % = 5 pods at most, 4 - 25 % = 3 available at least.
-    view.deployments = vec![object(deployment(4, "web:2"))];
-    view.replica_sets = vec![object(old.clone())];
-    let second = deployment::reconcile(&view, now());
-    let mut new = made(&second[0], "uid-new");
-    assert_eq!(new["spec"]["replicas"], 1, "one surge pod");
-    assert_ne!(new["metadata"]["name"], old["metadata"]["name"]);
-
-    new["status"] = json!({"replicas": 1, "readyReplicas": 0, "availableReplicas": 0});
-    view.replica_sets = vec![object(old.clone()), object(new.clone())];
-    let third = deployment::reconcile(&view, now());
-    let scaled: Vec<&Value> = third
-        .iter()
-        .filter_map(|action| match action {
-            Action::Patch {
-                kind: Kind::ReplicaSet,
-                patch,
-                ..
-            } => Some(&patch["spec"]["replicas"]),
-            _ => None,
-        })
-        .collect();
-    assert_eq!(scaled, [&json!(3)], "one old pod may go, three stay available");
-}
-
-#[test]
-fn a_deployment_reports_availability() {
-    let mut view = Snapshot {
-        deployments: vec![object(deployment(4, "web:1"))],
-        ..Snapshot::default()
-    };
-    let mut set = made(&deployment::reconcile(&view, now())[0], "uid-set");
-    for (available, wanted) in [(4, "True"), (3, "True"), (2, "False")] {
-        set["status"] = json!({"replicas": 4, "readyReplicas": available, "availableReplicas": available});
-        view.replica_sets = vec![object(set.clone())];
-        let status = status_patch(&deployment::reconcile(&view, now()));
-        assert_eq!(status["availableReplicas"], available);
-        assert_eq!(
-            status["conditions"][0]["status"], wanted,
-            "{available} of 4, one may be unavailable"
-        );
-    }
-}
-
 fn stateful_set(replicas: i32, policy: &str) -> Value {
     json!({
         "metadata": meta("db", json!({})),
@@ -206,12 +127,38 @@ fn stateful_set(replicas: i32, policy: &str) -> Value {
     })
 }
 
-/// A pod of the set as the controller labels it.
-fn member(ordinal: i32, metadata: Value, ready: bool) -> Value {
-    let view = Snapshot {
-        stateful_sets: vec![object(stateful_set(1, "OrderedReady"))],
+/// The set with the revision of its template, and these pods.
+fn stateful_view(set: Value, pods: Vec<Value>) -> Snapshot {
+    let mut view = Snapshot {
+        stateful_sets: vec![object(set)],
+        pods: pods.into_iter().map(object).collect(),
         ..Snapshot::default()
     };
+    add_revisions(&mut view, statefulset::reconcile);
+    view
+}
+
+/// Stores the revisions that a controller makes before anything else.
+fn add_revisions(view: &mut Snapshot, reconcile: Reconcile) {
+    for action in reconcile(view, now()) {
+        if let Action::Create {
+            kind: Kind::ControllerRevision,
+            mut object,
+            ..
+        } = action
+        {
+            let number = view.revisions.len();
+            object["metadata"]["namespace"] = json!("default");
+            object["metadata"]["uid"] = json!(format!("uid-revision-{number}"));
+            view.revisions
+                .push(Arc::new(serde_json::from_value(object).unwrap()));
+        }
+    }
+}
+
+/// A pod of the set as the controller labels it.
+fn member(ordinal: i32, metadata: Value, ready: bool) -> Value {
+    let view = stateful_view(stateful_set(1, "OrderedReady"), Vec::new());
     let actions = statefulset::reconcile(&view, now());
     let Action::Create { object: made, .. } = &actions[0] else {
         panic!("expected a pod")
@@ -276,28 +223,136 @@ fn a_stateful_set_goes_in_order_and_never_past_a_pod_that_is_not_ready() {
         ),
     ];
     for (name, policy, pods, wanted) in cases {
-        let view = Snapshot {
-            stateful_sets: vec![object(stateful_set(3, policy))],
-            pods: pods.into_iter().map(object).collect(),
-            ..Snapshot::default()
-        };
+        let view = stateful_view(stateful_set(3, policy), pods);
         assert_eq!(writes(&statefulset::reconcile(&view, now())), wanted, "{name}");
     }
 }
 
 #[test]
 fn a_stateful_set_shrinks_from_the_highest_ordinal() {
-    let view = Snapshot {
-        stateful_sets: vec![object(stateful_set(1, "OrderedReady"))],
-        pods: (0..3)
-            .map(|ordinal| object(member(ordinal, json!({}), true)))
-            .collect(),
-        ..Snapshot::default()
-    };
+    let pods = (0..3).map(|ordinal| member(ordinal, json!({}), true)).collect();
+    let view = stateful_view(stateful_set(1, "OrderedReady"), pods);
     assert_eq!(
         writes(&statefulset::reconcile(&view, now())),
         ["delete Pod default/db-2"]
     );
+}
+
+/// The set with another image, and both revisions.
+fn with_new_template(change: Value, pods: Vec<Value>) -> Snapshot {
+    let mut view = stateful_view(stateful_set(3, "OrderedReady"), pods);
+    let mut set = stateful_set(3, "OrderedReady");
+    set["spec"]["template"]["spec"]["containers"][0]["image"] = json!("new");
+    json_patch::merge(&mut set, &change);
+    set["status"] = json!({"replicas": 3, "currentRevision": view.revisions[0].metadata.name});
+    view.stateful_sets = vec![object(set)];
+    add_revisions(&mut view, statefulset::reconcile);
+    view
+}
+
+#[test]
+fn a_stateful_set_rolls_out_from_the_highest_ordinal_down_to_its_partition() {
+    let all = || {
+        (0..3)
+            .map(|ordinal| member(ordinal, json!({}), true))
+            .collect::<Vec<_>>()
+    };
+    let rolling = |partition: i32| json!({"spec": {"updateStrategy": {"type": "RollingUpdate", "rollingUpdate": {"partition": partition}}}});
+    let missing = |ordinal: usize| {
+        let mut pods = all();
+        pods.remove(ordinal);
+        pods
+    };
+    let unready = vec![
+        member(0, json!({}), true),
+        member(1, json!({}), false),
+        member(2, json!({}), true),
+    ];
+    let cases: [(&str, Value, Vec<Value>, &[&str]); 5] = [
+        ("all are old", rolling(0), all(), &["delete Pod default/db-2"]),
+        ("below the partition", rolling(3), all(), &[]),
+        (
+            "until deleted",
+            json!({"spec": {"updateStrategy": {"type": "OnDelete"}}}),
+            all(),
+            &[],
+        ),
+        ("while one is not ready", rolling(0), unready, &[]),
+        (
+            "a missing one",
+            rolling(2),
+            missing(0),
+            &["create Pod default/db-0"],
+        ),
+    ];
+    for (name, change, pods, wanted) in cases {
+        let view = with_new_template(change, pods);
+        assert_eq!(writes(&statefulset::reconcile(&view, now())), wanted, "{name}");
+    }
+}
+
+#[test]
+fn a_pod_below_the_partition_is_made_again_of_the_old_template() {
+    for (partition, image) in [(1, "i"), (0, "new")] {
+        let change = json!({"spec": {"updateStrategy": {"rollingUpdate": {"partition": partition}}}});
+        let view = with_new_template(
+            change,
+            vec![member(1, json!({}), true), member(2, json!({}), true)],
+        );
+        let actions = statefulset::reconcile(&view, now());
+        let Action::Create { object, .. } = &actions[0] else {
+            panic!("expected a pod: {actions:?}")
+        };
+        assert_eq!(object["spec"]["containers"][0]["image"], image);
+        assert_eq!(object["metadata"]["generateName"], "db-");
+        let revision = &view.revisions[usize::from(partition == 0)].metadata.name;
+        assert_eq!(
+            object["metadata"]["labels"]["controller-revision-hash"],
+            json!(revision)
+        );
+    }
+}
+
+#[test]
+fn claims_go_with_the_set_or_with_the_pod_that_is_too_many_as_the_policy_says() {
+    let template = json!([{"metadata": {"name": "data"}, "spec": {"accessModes": ["ReadWriteOnce"]}}]);
+    // when deleted, when scaled, owners of the claim of a pod that stays and of one that goes
+    let cases = [
+        ("Retain", "Retain", None, None),
+        ("Delete", "Retain", Some("uid-db"), Some("uid-db")),
+        ("Retain", "Delete", None, Some("uid-db-1")),
+        ("Delete", "Delete", Some("uid-db"), Some("uid-db-1")),
+    ];
+    for (deleted, scaled, stays, goes) in cases {
+        let mut set = stateful_set(1, "OrderedReady");
+        set["spec"]["volumeClaimTemplates"] = template.clone();
+        set["spec"]["persistentVolumeClaimRetentionPolicy"] =
+            json!({"whenDeleted": deleted, "whenScaled": scaled});
+        let mut view = stateful_view(
+            set,
+            (0..2).map(|ordinal| member(ordinal, json!({}), true)).collect(),
+        );
+        let claim = |ordinal: i32| json!({"metadata": meta(&format!("data-db-{ordinal}"), json!({}))});
+        view.claims = vec![object(claim(0)), object(claim(1))];
+        let actions = statefulset::reconcile(&view, now());
+        let owner = |name: &str| {
+            actions.iter().find_map(|action| match action {
+                Action::Patch {
+                    kind: Kind::PersistentVolumeClaim,
+                    name: claim,
+                    patch,
+                    ..
+                } if claim == name => patch["metadata"]["ownerReferences"][0]["uid"].as_str(),
+                _ => None,
+            })
+        };
+        assert_eq!(
+            (owner("data-db-0"), owner("data-db-1")),
+            (stays, goes),
+            "{deleted} {scaled}"
+        );
+        assert!(writes(&actions).contains(&"delete Pod default/db-1".to_owned()));
+    }
 }
 
 fn node(name: &str, taints: Value) -> Value {
@@ -335,7 +390,81 @@ fn the_scheduler_spreads_siblings_and_respects_taints_and_capacity() {
         ],
         "both nodes are full after that, the third is tainted"
     );
-    assert_eq!(status_patch(&actions)["conditions"][1]["reason"], "Unschedulable");
+    let condition = &status_patch(&actions)["conditions"][1];
+    assert_eq!(condition["reason"], "Unschedulable");
+    assert_eq!(
+        condition["message"],
+        "0/3 nodes are available: 1 node(s) had untolerated taint {node.kubernetes.io/unreachable: }, 2 Too many \
+         pods. no new claims to deallocate, preemption: 0/3 nodes are available: 1 Preemption is not helpful for \
+         scheduling, 2 No preemption victims found for incoming pod."
+    );
+}
+
+#[test]
+fn the_scheduler_says_which_nodes_lack_what() {
+    let in_words = |nodes: &str, why: &str| {
+        format!(
+            "0/2 nodes are available: {nodes}. no new claims to deallocate, preemption: 0/2 nodes are available: {why}."
+        )
+    };
+    let never = "2 Preemption is not helpful for scheduling";
+    let requests = |cpu: &str| json!({"containers": [{"name": "c", "image": "i", "resources": {"requests": {"cpu": cpu}}}]});
+    let affinity = |key: &str, operator: &str, values: Value| {
+        let term = json!({"matchExpressions": [{"key": key, "operator": operator, "values": values}]});
+        json!({"affinity": {"nodeAffinity": {
+            "requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]},
+        }}})
+    };
+    let elsewhere = in_words("2 node(s) didn't match Pod's node affinity/selector", never);
+    let cases = [
+        (requests("1500m"), None),
+        (requests("3"), Some(in_words("2 Insufficient cpu", never))),
+        (
+            requests("1600m"),
+            Some(in_words(
+                "2 Insufficient cpu",
+                "2 No preemption victims found for incoming pod",
+            )),
+        ),
+        (json!({"nodeSelector": {"disk": "hdd"}}), Some(elsewhere.clone())),
+        (affinity("disk", "In", json!(["ssd", "nvme"])), None),
+        (affinity("disk", "NotIn", json!(["ssd"])), Some(elsewhere.clone())),
+        (
+            affinity("disk", "DoesNotExist", json!(null)),
+            Some(elsewhere.clone()),
+        ),
+        (affinity("size", "Gt", json!(["2"])), Some(elsewhere)),
+    ];
+    for (spec, wanted) in cases {
+        let machine = |name: &str| {
+            let mut node = node(name, json!([]));
+            node["status"]["allocatable"] = json!({"pods": "10", "cpu": "2"});
+            node["metadata"]["labels"]["size"] = json!("2");
+            object(node)
+        };
+        let mut placed = pod("placed", json!({}), Some("n1"), true);
+        json_patch::merge(&mut placed["spec"], &requests("500m"));
+        let mut other = pod("other", json!({}), Some("n2"), true);
+        json_patch::merge(&mut other["spec"], &requests("500m"));
+        let mut waiting = pod("waiting", json!({}), None, false);
+        json_patch::merge(&mut waiting["spec"], &spec);
+        let view = Snapshot {
+            nodes: vec![machine("n1"), machine("n2")],
+            pods: vec![object(placed), object(other), object(waiting)],
+            ..Snapshot::default()
+        };
+        let actions = scheduler::reconcile(&view, now());
+        match wanted {
+            None => assert_eq!(writes(&actions), ["bind Pod default/waiting to n1"], "{spec}"),
+            Some(message) => {
+                assert_eq!(
+                    status_patch(&actions)["conditions"][1]["message"],
+                    message,
+                    "{spec}"
+                );
+            }
+        }
+    }
 }
 
 fn service() -> Value {
@@ -509,46 +638,6 @@ fn endpoints_that_are_stored_as_wanted_are_not_written_again() {
 }
 
 #[test]
-fn dependents_of_a_missing_owner_go_and_those_of_unknown_kinds_stay() {
-    let view = Snapshot {
-        pods: vec![
-            object(pod("orphan", owned_by("ReplicaSet", "gone"), Some("n1"), true)),
-            object(pod("foreign", owned_by("Tomcat", "cat"), Some("n1"), true)),
-            object(pod("kept", owned_by("ReplicaSet", "web"), Some("n1"), true)),
-        ],
-        replica_sets: vec![object(replica_set("web", 1, json!({})))],
-        nodes: vec![object(node("n1", json!([])))],
-        ..Snapshot::default()
-    };
-    assert_eq!(
-        writes(&collector::reconcile(&view, now())),
-        ["delete Pod default/orphan"]
-    );
-}
-
-#[test]
-fn an_owner_in_foreground_deletion_waits_for_its_dependents() {
-    let leaving = json!({"deletionTimestamp": "2026-01-01T00:00:50Z", "finalizers": ["foregroundDeletion"]});
-    let mut owner = owned_by("ReplicaSet", "web");
-    owner["ownerReferences"][0]["blockOwnerDeletion"] = json!(true);
-    let mut view = Snapshot {
-        replica_sets: vec![object(replica_set("web", 1, leaving))],
-        pods: vec![object(pod("web-a", owner, Some("n1"), true))],
-        nodes: vec![object(node("n1", json!([])))],
-        ..Snapshot::default()
-    };
-    assert_eq!(
-        writes(&collector::reconcile(&view, now())),
-        ["delete Pod default/web-a"]
-    );
-    view.pods.clear();
-    assert_eq!(
-        writes(&collector::reconcile(&view, now())),
-        ["patch ReplicaSet default/web"]
-    );
-}
-
-#[test]
 fn terminating_pods_of_an_out_of_service_node_are_removed_by_force_and_no_others() {
     let out =
         json!([{"key": "node.kubernetes.io/out-of-service", "value": "nodeshutdown", "effect": "NoExecute"}]);
@@ -562,7 +651,7 @@ fn terminating_pods_of_an_out_of_service_node_are_removed_by_force_and_no_others
         ],
         ..Snapshot::default()
     };
-    let actions = collector::reconcile(&view, now());
+    let actions = podgc::reconcile(&view, now());
     assert_eq!(writes(&actions), ["delete Pod default/stuck"]);
     assert!(matches!(
         &actions[0],
@@ -603,7 +692,7 @@ fn a_daemon_set_puts_one_pod_on_each_node_that_it_may_use() {
     });
     let unreachable = json!([{"key": "node.kubernetes.io/unreachable", "effect": "NoExecute"}]);
     let dedicated = json!([{"key": "dedicated", "value": "db", "effect": "NoSchedule"}]);
-    let view = Snapshot {
+    let mut view = Snapshot {
         daemon_sets: vec![object(set)],
         nodes: vec![
             object(node("n1", json!([]))),
@@ -618,13 +707,23 @@ fn a_daemon_set_puts_one_pod_on_each_node_that_it_may_use() {
         ))],
         ..Snapshot::default()
     };
+    add_revisions(&mut view, daemonset::reconcile);
     let actions = daemonset::reconcile(&view, now());
     let created: Vec<&Value> = actions
         .iter()
         .filter_map(|action| match action {
-            Action::Create { object, .. } => Some(&object["spec"]["nodeName"]),
+            Action::Create { object, .. } => {
+                let affinity = &object["spec"]["affinity"]["nodeAffinity"];
+                Some(&affinity["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"][0])
+            }
             _ => None,
         })
         .collect();
-    assert_eq!(created, ["n2"], "n1 has its pod, n3 is not tolerated");
+    let pinned = json!({"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n2"]}]});
+    assert_eq!(created, [&pinned], "n1 has its pod, n3 is not tolerated");
+    let deleted = writes(&actions).contains(&"delete Pod default/agent-a".to_owned());
+    assert!(
+        !deleted,
+        "its template is an older one, but only one pod may be missing, and one is"
+    );
 }
