@@ -50,9 +50,9 @@ pub(super) const LIMITS: [Limit; 6] = [
         // looked at before they are used; checks with parameters, settings from three sources, and keys that
         // change while their agents run; owners of fields, server-side apply, and rules of custom resources;
         // protobuf of all kinds in the API server, and what the comparison with Kubernetes' own server found,
-        // which are the rules of every kind, warnings and subresources of pods included; a server for tests of
-        // other programs, with faults and a record of the requests; in the lab Kubernetes' rules of roll-outs,
-        // revisions, adoption, claims and volumes, requests, and garbage collection of every kind.
+        // which are the rules of every kind, warnings and subresources of pods included; a server for tests
+        // of other programs, with faults and a record of the requests; in the lab Kubernetes' rules of
+        // roll-outs, revisions, adoption, claims and volumes, requests, and garbage collection of every kind.
         in_force: 181_000,
         goal: 118_000,
         slack: 1_000,

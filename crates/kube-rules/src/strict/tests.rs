@@ -294,6 +294,10 @@ mod random {
                         }
                     }
                     Shape::Time | Shape::MicroTime => json!("2026-01-01T00:00:00.5+01:00"),
+                    // A schema, or something else in its place.
+                    Shape::Any if definition.short_name().starts_with("JSONSchemaPropsOr") => {
+                        json!({"type": "string"})
+                    }
                     Shape::Any => json!({"any": 1}),
                 },
                 None => Value::Null,

@@ -5,7 +5,7 @@ use super::errors::{has, items, text};
 use super::warnings::{LATER_OLD_VOLUMES, OLD_VOLUMES, address, node_term, old_label, pod, whole_bytes};
 use crate::gofmt::go_quote;
 use crate::gvk::Gvk;
-use serde_json::{Value, json};
+use serde_json::Value;
 use std::net::Ipv6Addr;
 
 const STORAGE_CLASS: &str = "volume.beta.kubernetes.io/storage-class";
@@ -341,6 +341,7 @@ fn range(path: &str, written: &str, all: &mut Vec<String>) {
 mod tests {
     use super::*;
     use rstest::rstest;
+    use serde_json::json;
 
     fn of(kind: &str, old: Option<&Value>, object: &Value) -> Vec<String> {
         let (group, kind) = kind.rsplit_once('/').unwrap_or(("", kind));

@@ -131,82 +131,17 @@ pub fn through(served: &Gvk, old: Option<&Value>, stored: &Value) -> Vec<FieldEr
 
 /// Validates an update of the main resource, after `strategy::prepare_update`.
 pub fn update(gvk: &Gvk, old: &Value, new: &Value) -> Vec<FieldError> {
-    let (mut metadata, mut named) = (Errors::default(), Errors::default());
-    let (mut whole, mut fixed) = (Errors::default(), Errors::default());
-    meta::update(old, new, &mut metadata);
-    meta::create(gvk, new, &mut named);
-    content(gvk, Some(old), new, &mut whole);
-    let errors_of = &mut fixed;
-    match (gvk.group.as_str(), gvk.kind.as_str()) {
-        ("", "Pod") => pod_update::update(old, new, errors_of),
-        ("apps", "ControllerRevision") => errors_of.immutable("data", &old["data"], &new["data"]),
-        ("apps", kind) => replication::update(kind, old, new, errors_of),
-        ("batch", "Job") => batch::job_update(old, new, errors_of),
-        ("", "Service") => service::update(old, new, errors_of),
-        ("discovery.k8s.io", "EndpointSlice") => endpoints::slice_update(old, new, errors_of),
-        ("", "ConfigMap") => other::immutable_data(old, new, errors_of),
-        ("", "Secret") => {
-            errors_of.immutable("type", &old["type"], &new["type"]);
-            other::immutable_data(old, new, errors_of);
-        }
-        ("node.k8s.io", "RuntimeClass") => {
-            errors_of.immutable("handler", &old["handler"], &new["handler"]);
-        }
-        ("networking.k8s.io", "IngressClass") => {
-            let controller = |object: &Value| {
-                object["spec"]["controller"]
-                    .as_str()
-                    .unwrap_or_default()
-                    .to_owned()
-            };
-            errors_of.immutable(
-                "spec.controller",
-                &controller(old).into(),
-                &controller(new).into(),
-            );
-        }
-        ("", "Node") => other::node_update(old, new, errors_of),
-        ("", "PersistentVolumeClaim") => storage::claim_update(old, new, errors_of),
-        ("", "PersistentVolume") => storage::volume_update(old, new, errors_of),
-        ("storage.k8s.io", "StorageClass") => storage::storage_class_update(old, new, errors_of),
-        ("storage.k8s.io", "VolumeAttachment") => storage::attachment_update(old, new, errors_of),
-        ("rbac.authorization.k8s.io", "RoleBinding" | "ClusterRoleBinding") => {
-            control::role_binding_update(old, new, errors_of);
-        }
-        ("scheduling.k8s.io", "PriorityClass") => other::priority_class_update(old, new, errors_of),
-        ("certificates.k8s.io", "CertificateSigningRequest") => {
-            signing::request(new, Some(old), errors_of);
-            signing::update(signing::Way::Main, old, new, errors_of);
-        }
-        ("storage.k8s.io", "CSIDriver") => drivers::driver_update(old, new, errors_of),
-        ("storage.k8s.io", "CSINode") => drivers::node_update(old, new, errors_of),
-        ("storage.k8s.io", "CSIStorageCapacity") => drivers::capacity_update(old, new, errors_of),
-        ("storage.k8s.io", "VolumeAttributesClass") => {
-            drivers::attributes_class_update(old, new, errors_of);
-        }
-        ("", "ResourceQuota") => quota::quota_update(old, new, errors_of),
-        ("networking.k8s.io", "IPAddress") => {
-            let parent = |object: &Value| object["spec"]["parentRef"].clone();
-            errors_of.immutable("spec.parentRef", &parent(old), &parent(new));
-        }
-        ("networking.k8s.io", "ServiceCIDR") => network::service_cidr_update(old, new, errors_of),
-        ("coordination.k8s.io", "LeaseCandidate") => {
-            coordination::candidate_update(old, new, errors_of);
-        }
-        ("apiextensions.k8s.io", "CustomResourceDefinition") => {
-            errors_of.list.extend(crd::validate_definition_update(old, new));
-        }
-        _ => {}
-    }
     let mut list = any_update(old, new);
     for pass in passes(gvk) {
-        let part = match pass {
-            Pass::Metadata => &metadata,
-            Pass::Name => &named,
-            Pass::Whole => &whole,
-            Pass::Fixed => &fixed,
-        };
-        list.extend(part.list.iter().cloned());
+        // Each begins anew: some rules look at nothing more where one before them is broken.
+        let mut errors = Errors::default();
+        match pass {
+            Pass::Metadata => meta::update(old, new, &mut errors),
+            Pass::Name => meta::create(gvk, new, &mut errors),
+            Pass::Whole => content(gvk, Some(old), new, &mut errors),
+            Pass::Fixed => fixed(gvk, old, new, &mut errors),
+        }
+        list.append(&mut errors.list);
     }
     list
 }
@@ -222,6 +157,71 @@ enum Pass {
     Whole,
     /// What may not change.
     Fixed,
+}
+
+/// What may not change.
+fn fixed(gvk: &Gvk, old: &Value, new: &Value, errors: &mut Errors) {
+    match (gvk.group.as_str(), gvk.kind.as_str()) {
+        ("", "Pod") => pod_update::update(old, new, errors),
+        ("apps", "ControllerRevision") => errors.immutable("data", &old["data"], &new["data"]),
+        ("apps", kind) => replication::update(kind, old, new, errors),
+        ("batch", "Job") => batch::job_update(old, new, errors),
+        ("", "Service") => service::update(old, new, errors),
+        ("discovery.k8s.io", "EndpointSlice") => endpoints::slice_update(old, new, errors),
+        ("", "ConfigMap") => other::immutable_data(old, new, errors),
+        ("", "Secret") => {
+            errors.immutable("type", &old["type"], &new["type"]);
+            other::immutable_data(old, new, errors);
+        }
+        ("node.k8s.io", "RuntimeClass") => {
+            errors.immutable("handler", &old["handler"], &new["handler"]);
+        }
+        ("networking.k8s.io", "IngressClass") => {
+            let controller = |object: &Value| {
+                object["spec"]["controller"]
+                    .as_str()
+                    .unwrap_or_default()
+                    .to_owned()
+            };
+            errors.immutable(
+                "spec.controller",
+                &controller(old).into(),
+                &controller(new).into(),
+            );
+        }
+        ("", "Node") => other::node_update(old, new, errors),
+        ("", "PersistentVolumeClaim") => storage::claim_update(old, new, errors),
+        ("", "PersistentVolume") => storage::volume_update(old, new, errors),
+        ("storage.k8s.io", "StorageClass") => storage::storage_class_update(old, new, errors),
+        ("storage.k8s.io", "VolumeAttachment") => storage::attachment_update(old, new, errors),
+        ("rbac.authorization.k8s.io", "RoleBinding" | "ClusterRoleBinding") => {
+            control::role_binding_update(old, new, errors);
+        }
+        ("scheduling.k8s.io", "PriorityClass") => other::priority_class_update(old, new, errors),
+        ("certificates.k8s.io", "CertificateSigningRequest") => {
+            signing::request(new, Some(old), errors);
+            signing::update(signing::Way::Main, old, new, errors);
+        }
+        ("storage.k8s.io", "CSIDriver") => drivers::driver_update(old, new, errors),
+        ("storage.k8s.io", "CSINode") => drivers::node_update(old, new, errors),
+        ("storage.k8s.io", "CSIStorageCapacity") => drivers::capacity_update(old, new, errors),
+        ("storage.k8s.io", "VolumeAttributesClass") => {
+            drivers::attributes_class_update(old, new, errors);
+        }
+        ("", "ResourceQuota") => quota::quota_update(old, new, errors),
+        ("networking.k8s.io", "IPAddress") => {
+            let parent = |object: &Value| object["spec"]["parentRef"].clone();
+            errors.immutable("spec.parentRef", &parent(old), &parent(new));
+        }
+        ("networking.k8s.io", "ServiceCIDR") => network::service_cidr_update(old, new, errors),
+        ("coordination.k8s.io", "LeaseCandidate") => {
+            coordination::candidate_update(old, new, errors);
+        }
+        ("apiextensions.k8s.io", "CustomResourceDefinition") => {
+            errors.list.extend(crd::validate_definition_update(old, new));
+        }
+        _ => {}
+    }
 }
 
 /// What upstream looks at in which order, for some kinds more than once; all that is found is reported.

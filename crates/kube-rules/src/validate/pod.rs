@@ -3,6 +3,7 @@
 use super::checks::{count, integer, is_true};
 use super::container::{self, Scope};
 use super::errors::{Errors, has, items, text};
+use super::pod_security::Tolerance;
 use super::{affinity, environment, meta, pod_security, resources, volume};
 use crate::names;
 use regex::Regex;
@@ -13,25 +14,6 @@ use std::sync::LazyLock;
 const UNDERSCORED: &str = r"_?[a-z0-9]([-_a-z0-9]*[a-z0-9])?(\._?[a-z0-9]([-_a-z0-9]*[a-z0-9])?)*";
 static SEARCH: LazyLock<Regex> =
     LazyLock::new(|| Regex::new(&format!("^{UNDERSCORED}$")).expect("the pattern is written here"));
-
-/// What depends on the owner of a pod's spec, and on the spec before an update.
-///
-/// Upstream lets through more of what older versions stored. This server has no older versions: a rule that
-/// holds for new objects holds for all.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Tolerance {
-    /// The old spec says already how volumes are relabelled: then it may say so in any way.
-    pub(super) any_relabelling: bool,
-}
-
-impl Tolerance {
-    /// What the old spec allows, if there is one.
-    pub(super) fn of(old: Option<&Value>) -> Self {
-        Self {
-            any_relabelling: old.is_some_and(|spec| has(&spec["securityContext"], "seLinuxChangePolicy")),
-        }
-    }
-}
 
 /// A pod, but for its metadata.
 pub(super) fn pod(object: &Value, old: Option<&Value>, errors: &mut Errors) {

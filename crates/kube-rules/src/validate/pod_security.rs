@@ -2,7 +2,6 @@
 
 use super::checks::{containers, is_true, members};
 use super::errors::{Errors, has, items, text};
-use super::pod::Tolerance;
 use crate::names;
 use crate::strategy::APPARMOR_OF;
 use regex::Regex;
@@ -56,6 +55,25 @@ pub(super) fn container(container: &Value, path: &str, spec: &Value, errors: &mu
     }
     windows_options(context, &path, errors);
     apparmor(context, &path, errors);
+}
+
+/// What depends on the owner of a pod's spec, and on the spec before an update.
+///
+/// Upstream lets through more of what older versions stored. This server has no older versions: a rule that
+/// holds for new objects holds for all.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Tolerance {
+    /// The old spec says already how volumes are relabelled: then it may say so in any way.
+    pub(super) any_relabelling: bool,
+}
+
+impl Tolerance {
+    /// What the old spec allows, if there is one.
+    pub(super) fn of(old: Option<&Value>) -> Self {
+        Self {
+            any_relabelling: old.is_some_and(|spec| has(&spec["securityContext"], "seLinuxChangePolicy")),
+        }
+    }
 }
 
 /// The security context of a pod.

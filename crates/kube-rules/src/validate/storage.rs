@@ -1,7 +1,8 @@
 //! Volumes, claims, classes, attachments.
 
+use super::checks::HOST_PATH_TYPES;
 use super::errors::{Errors, has, items, text};
-use super::{drivers, selector, volume};
+use super::{drivers, selector};
 use crate::names;
 use evenkeel_kube_values::Quantity;
 use serde_json::{Value, json};
@@ -370,7 +371,7 @@ fn source(kind: &str, source: &Value, path: &str, errors: &mut Errors) {
         errors.invalid(&format!("{path}.path"), &at.into(), "must be an absolute path");
     }
     if kind == "hostPath" && !at.is_empty() {
-        errors.one_of_given(&format!("{path}.type"), &source["type"], &volume::HOST_PATH_TYPES);
+        errors.one_of_given(&format!("{path}.type"), &source["type"], &HOST_PATH_TYPES);
     }
     if kind == "csi" {
         for name in [

@@ -215,11 +215,14 @@ async fn one_stream_of_many_is_cut() {
         ..Default::default()
     };
     let client = args.access().await.unwrap().client("test").unwrap();
-    let maps = Api::<ConfigMap>::default_namespaced(client);
-    let (mut cut, version) = watch(&maps).await;
+    let (everywhere, maps) = (
+        Api::<ConfigMap>::all(client.clone()),
+        Api::default_namespaced(client),
+    );
+    let (mut cut, version) = watch(&everywhere).await;
     let mut other = watch_from(&maps, &version).await;
-    let watches = RequestFilter::any().verb("watch");
-    let _fault = api.intercept(watches, Fault::disconnect().times(1));
+    let watches = RequestFilter::any().verb("watch").namespace("");
+    let _fault = api.intercept(watches, Fault::disconnect());
     assert!(!matches!(ends("it is cut", cut.next()).await, Some(Ok(_))));
     let _fault = api.intercept(creates(), Fault::lose_answer().times(1));
     let lost = maps.create(&PostParams::default(), &config_map("a")).await;
