@@ -9,6 +9,7 @@ use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::ResourceExt as _;
 use serde_json::json;
+use std::time::Instant;
 
 /// Whether a request is work on a failure, and not what runs all the time: watches, audits of quiet ones, the
 /// Leases of the election and of the replicas. Events are for people, and none of the work waits for them.
@@ -34,10 +35,21 @@ async fn evicting_n_pods_costs_at_most_2_n_and_5_requests() {
     }
     let _replica = cluster.controlled(Setup::default()).await;
     cluster.outside.kill("n3");
+    let mut untainted = Instant::now();
+    until("the node is tainted", async || {
+        let asked = Instant::now();
+        let tainted = no_execute(&cluster.get::<Node>("n3").await);
+        if !tainted {
+            untainted = asked;
+        }
+        tainted
+    })
+    .await;
     until("every pod is deleted", async || {
         cluster.list::<Pod>().await.iter().all(is_leaving)
     })
     .await;
+    let took = untainted.elapsed();
     cluster
         .eventually_incident("the eviction is summed up", "n3", |status| {
             let told = status
@@ -60,10 +72,14 @@ async fn evicting_n_pods_costs_at_most_2_n_and_5_requests() {
     evicting.retain(|asked| asked.path != "/api/v1/nodes/n3/status");
     let deletes = evicting.iter().filter(|asked| asked.method == "DELETE").count();
     assert_eq!(deletes, PODS, "{evicting:#?}");
+    // One look at the node, of three requests, holds for all evictions that begin within 5 s of it. A machine
+    // that takes longer has to look again.
+    let looks = 1 + usize::try_from(took.as_secs() / 5).unwrap();
+    let most = 2 * PODS + 3 * looks + 2;
+    let count = evicting.len();
     assert!(
-        evicting.len() <= 2 * PODS + 5,
-        "{} requests: {evicting:#?}",
-        evicting.len()
+        count <= most,
+        "{count} requests in {took:?}, {most} at most: {evicting:#?}"
     );
 }
 
