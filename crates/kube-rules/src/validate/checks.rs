@@ -5,7 +5,6 @@ use crate::gofmt::go_quote;
 use crate::status::FieldError;
 use evenkeel_kube_values::Quantity;
 use serde_json::{Value, json};
-use std::net::IpAddr;
 
 /// What may be asked of a path of the host.
 pub(super) const HOST_PATH_TYPES: [&str; 8] = [
@@ -108,33 +107,6 @@ impl Errors {
             self.bad(field, place, "must not start with '..'");
         }
     }
-
-    /// An address as one number is written today.
-    pub(super) fn ip(&mut self, field: &str, text: &str) {
-        match text.parse() {
-            Ok(IpAddr::V6(address)) if address.to_ipv4_mapped().is_some() => {
-                self.bad(field, text, "must not be an IPv4-mapped IPv6 address");
-            }
-            Ok(_) => {}
-            Err(_) if has_leading_zeros(text) => self.bad(field, text, "must not have leading 0s"),
-            Err(_) => self.bad(
-                field,
-                text,
-                "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)",
-            ),
-        }
-    }
-}
-
-/// An IPv4 address but for zeros that the strict form has not.
-fn has_leading_zeros(text: &str) -> bool {
-    let is_octet = |part: &str| {
-        let digits = part.trim_start_matches('0');
-        part.bytes().all(|byte| byte.is_ascii_digit())
-            && !part.is_empty()
-            && (digits.is_empty() || digits.parse::<u8>().is_ok())
-    };
-    text.split('.').count() == 4 && text.split('.').all(is_octet)
 }
 
 /// A whole number; absent is zero.

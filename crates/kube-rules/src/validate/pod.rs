@@ -4,7 +4,7 @@ use super::checks::{count, integer, is_true};
 use super::container::{self, Scope};
 use super::errors::{Errors, has, items, text};
 use super::pod_security::Tolerance;
-use super::{affinity, environment, meta, pod_security, resources, volume};
+use super::{address, affinity, environment, meta, pod_security, resources, volume};
 use crate::names;
 use regex::Regex;
 use serde_json::{Value, json};
@@ -143,7 +143,7 @@ fn spec(spec: &Value, path: &str, metadata: Option<&Value>, tolerance: Tolerance
     affinity::tolerations(&spec["tolerations"], &format!("{path}.tolerations"), errors);
     for (index, alias) in items(spec, "hostAliases") {
         let path = format!("{path}.hostAliases[{index}]");
-        errors.ip(&format!("{path}.ip"), text(alias, "ip"));
+        address::ip(text(alias, "ip"), &format!("{path}.ip"), errors);
         for (number, name) in items(alias, "hostnames") {
             let name = name.as_str().unwrap_or_default();
             errors.invalid_text(
@@ -217,10 +217,8 @@ fn resolver(spec: &Value, path: &str, errors: &mut Errors) {
         );
     }
     for (index, server) in items(config, "nameservers") {
-        errors.ip(
-            &format!("{servers}[{index}]"),
-            server.as_str().unwrap_or_default(),
-        );
+        let server = server.as_str().unwrap_or_default();
+        address::ip(server, &format!("{servers}[{index}]"), errors);
     }
     let searches = format!("{path}.searches");
     let texts = || items(config, "searches").map(|(_, search)| search.as_str().unwrap_or_default());

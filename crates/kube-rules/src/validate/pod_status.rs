@@ -2,7 +2,7 @@
 
 use super::checks::{count, integer, members};
 use super::errors::{Errors, has, items, text};
-use super::pod_security;
+use super::{address, pod_security};
 use crate::names;
 use serde_json::{Value, json};
 use std::net::IpAddr;
@@ -230,7 +230,7 @@ fn addresses(old: &Value, new: &Value, list: &str, errors: &mut Errors) {
     let addresses: Vec<&str> = items(new, list).map(|(_, one)| text(one, "ip")).collect();
     for (index, address) in addresses.iter().enumerate() {
         if !items(old, list).any(|(_, one)| text(one, "ip") == *address) {
-            errors.ip(&format!("{path}[{index}]"), address);
+            address::ip(address, &format!("{path}[{index}]"), errors);
         }
     }
     if addresses.len() < 2 {
