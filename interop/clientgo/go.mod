@@ -4,6 +4,7 @@ go 1.26.0
 
 require (
 	golang.org/x/sys v0.46.0
+	k8s.io/api v0.36.6
 	k8s.io/apiextensions-apiserver v0.36.2
 	k8s.io/apimachinery v0.36.6
 	k8s.io/client-go v0.36.6
@@ -41,7 +42,6 @@ require (
 	gopkg.in/evanphx/json-patch.v4 v4.13.0 // indirect
 	gopkg.in/inf.v0 v0.9.1 // indirect
 	gopkg.in/yaml.v3 v3.0.1 // indirect
-	k8s.io/api v0.36.6 // indirect
 	k8s.io/klog/v2 v2.140.0 // indirect
 	k8s.io/kube-openapi v0.0.0-20260317180543-43fb72c5454a // indirect
 	k8s.io/utils v0.0.0-20260210185600-b8788abfbbc2 // indirect

@@ -21,6 +21,10 @@
 //	clientgo objects [--seed 1] [--count 3]
 //
 // prints random objects of every kind instead, in JSON and in protobuf; see objects.
+//
+//	clientgo informer --kubeconfig FILE [--namespace default] [--media application/json]
+//
+// prints what an informer tells of ConfigMaps; see informer.
 package main
 
 import (
@@ -69,6 +73,9 @@ func main() {
 func run(args []string) int {
 	if len(args) > 0 && args[0] == "objects" {
 		return objects(args[1:])
+	}
+	if len(args) > 0 && args[0] == "informer" {
+		return informer(args[1:])
 	}
 	opts, err := parse(args)
 	if errors.Is(err, flag.ErrHelp) {

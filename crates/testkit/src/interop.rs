@@ -23,25 +23,74 @@ pub fn build_kubeletprobe(go: &Path, directory: &Path) -> Result<PathBuf, String
     build(go, "kubeletprobe", &["-ldflags", VERSION], directory)
 }
 
+/// Builds Helm of its own module, in the version of `interop/helm/go.mod`, and returns the program, which
+/// lies in `directory`.
+///
+/// # Errors
+/// What Go says.
+pub fn build_helm(go: &Path, directory: &Path) -> Result<PathBuf, String> {
+    let program = directory.join("helm");
+    let command = built(go, "helm", "build", &program);
+    finish("helm", command, "helm.sh/helm/v4/cmd/helm")?;
+    Ok(program)
+}
+
+/// Builds the suite of the small controller (see `interop/controller`) and returns the program, which lies
+/// in `directory`. It is run in [`source`]`("controller")`.
+///
+/// # Errors
+/// What Go says.
+pub fn build_controller_suite(go: &Path, directory: &Path) -> Result<PathBuf, String> {
+    let program = directory.join("controller.test");
+    let mut command = built(go, "controller", "test", &program);
+    command.arg("-c");
+    finish("controller", command, ".")?;
+    Ok(program)
+}
+
+/// Where a peer's source lies.
+pub fn source(name: &str) -> PathBuf {
+    let interop = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../interop");
+    interop.join(name)
+}
+
+/// A Python that has the package `kubernetes`: `$EVENKEEL_PYTHON`, the first on the PATH, or the system's,
+/// for which distributions package it.
+pub fn python_with_kubernetes() -> Option<PathBuf> {
+    let system = PathBuf::from("/usr/bin/python3");
+    let has_it = |python: &PathBuf| {
+        let mut command = Command::new(python);
+        command.args(["-c", "import kubernetes"]).stderr(Stdio::null());
+        command.status().is_ok_and(|status| status.success())
+    };
+    let named = crate::tool("EVENKEEL_PYTHON", "python3");
+    named.into_iter().chain([system]).find(has_it)
+}
+
 fn build(go: &Path, name: &str, flags: &[&str], directory: &Path) -> Result<PathBuf, String> {
     let program = directory.join(name);
-    let source = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("../../interop")
-        .join(name);
-    let built = Command::new(go)
-        .args(["build", "-mod=readonly", "-buildvcs=false"])
-        .args(flags)
-        .arg("-o")
-        .arg(&program)
-        .arg(".")
-        .current_dir(source)
-        .stdin(Stdio::null())
-        .output()
-        .map_err(|error| format!("cannot start {}: {error}", go.display()))?;
-    if built.status.success() {
-        Ok(program)
-    } else {
-        let said = String::from_utf8_lossy(&built.stderr);
-        Err(format!("cannot build interop/{name}:\n{said}"))
+    let mut command = built(go, name, "build", &program);
+    command.args(flags);
+    finish(name, command, ".")?;
+    Ok(program)
+}
+
+fn built(go: &Path, name: &str, verb: &str, program: &Path) -> Command {
+    let mut command = Command::new(go);
+    command
+        .args([verb, "-mod=readonly", "-buildvcs=false", "-o"])
+        .arg(program)
+        .current_dir(source(name))
+        .stdin(Stdio::null());
+    command
+}
+
+fn finish(name: &str, mut command: Command, package: &str) -> Result<(), String> {
+    let output = command.arg(package).output();
+    let output = output.map_err(|error| format!("cannot start Go: {error}"))?;
+    if output.status.success() {
+        return Ok(());
     }
+    let said = String::from_utf8_lossy(&output.stderr);
+    Err(format!("cannot build interop/{name}:\n{said}"))
 }

@@ -1,6 +1,7 @@
 //! The API server as its clients see it.
 
 mod apply;
+mod clients;
 mod crash;
 mod custom;
 mod deletion;

@@ -1,5 +1,7 @@
 //! kubectl against the lab.
 
+mod minors;
+
 use crate::support::Lab;
 use evenkeel_testkit::{eventually, skipped, until};
 use std::{
@@ -25,17 +27,6 @@ spec:
         ports: [{containerPort: 8080}]
 ";
 
-/// Runs kubectl, which must succeed; returns its standard output.
-fn succeed(lab: &Lab, kubectl: &Path, args: &[&str]) -> String {
-    let output = lab.kubectl(kubectl, args);
-    let (out, err) = (
-        String::from_utf8_lossy(&output.stdout),
-        String::from_utf8_lossy(&output.stderr),
-    );
-    assert!(output.status.success(), "kubectl {args:?} failed\n{out}\n{err}");
-    out.into_owned()
-}
-
 /// Every word must be in the text.
 fn shows(text: &str, words: &[&str]) {
     for word in words {
@@ -49,7 +40,7 @@ async fn kubectl_works_against_the_lab() {
         return skipped("kubectl_works_against_the_lab", "no kubectl on PATH");
     };
     let lab = Lab::start(3, 41).await;
-    let run = |args: &[&str]| succeed(&lab, &kubectl, args);
+    let run = |args: &[&str]| lab.succeeds(&kubectl, args);
 
     let app = lab.file("app.yaml", APP);
     let app = app.to_str().unwrap();
@@ -150,7 +141,7 @@ async fn scaling_is_watched(lab: &Lab, kubectl: &Path) {
         known.insert(name.expect("the watch goes on"));
     }
     shows(
-        &succeed(lab, kubectl, &["scale", "deployment/hello", "--replicas=3"]),
+        &lab.succeeds(kubectl, &["scale", "deployment/hello", "--replicas=3"]),
         &["deployment.apps/hello scaled"],
     );
     while known.len() < 3 {

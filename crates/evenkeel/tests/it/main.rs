@@ -9,6 +9,7 @@
 mod crash;
 mod elect;
 mod errors;
+mod helm;
 mod kubectl;
 mod netns;
 mod probe;

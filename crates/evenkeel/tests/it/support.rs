@@ -165,6 +165,21 @@ impl Lab {
             .expect("kubectl starts")
     }
 
+    /// The standard output of a kubectl, or of another client of that name, that succeeds.
+    pub(crate) fn succeeds(&self, program: &Path, args: &[&str]) -> String {
+        let output = self.kubectl(program, args);
+        let (out, err) = (
+            String::from_utf8_lossy(&output.stdout),
+            String::from_utf8_lossy(&output.stderr),
+        );
+        assert!(
+            output.status.success(),
+            "{} {args:?} failed\n{out}\n{err}",
+            program.display()
+        );
+        out.into_owned()
+    }
+
     /// A kubectl that is not started yet.
     pub(crate) fn kubectl_command(&self, kubectl: &Path, args: &[&str]) -> Command {
         let mut command = Command::new(kubectl);

@@ -1,5 +1,6 @@
 //! Printer columns.
 
+mod autoscaling;
 mod cells;
 mod column;
 mod event;
@@ -90,6 +91,7 @@ fn printers(gvk: &Gvk) -> &'static [Printer] {
         ("apps", "StatefulSet") => workload::STATEFUL_SET,
         ("apps", "DaemonSet") => workload::DAEMON_SET,
         ("apps", "ControllerRevision") => workload::CONTROLLER_REVISION,
+        ("autoscaling", "HorizontalPodAutoscaler") => autoscaling::HORIZONTAL_POD_AUTOSCALER,
         ("batch", "Job") => workload::JOB,
         ("batch", "CronJob") => workload::CRON_JOB,
         ("", "PersistentVolume") => storage::PERSISTENT_VOLUME,

@@ -338,3 +338,55 @@ fn workloads_and_the_rest() {
     );
     assert_eq!(budget[1..4], [json!("50%"), json!("N/A"), json!(0)]);
 }
+
+#[test]
+fn autoscalers_show_their_targets() {
+    let cells = |spec: Value, status: Value| {
+        let mut cells = shown(
+            "autoscaling",
+            "HorizontalPodAutoscaler",
+            json!({"spec": spec, "status": status}),
+        );
+        assert_eq!(cells.pop(), Some(json!("60m")));
+        cells.split_off(1)
+    };
+    let target = json!({"kind": "Deployment", "name": "web"});
+    let resource =
+        |name: &str, target: Value| json!({"type": "Resource", "resource": {"name": name, "target": target}});
+    let cpu = resource("cpu", json!({"type": "Utilization", "averageUtilization": 50}));
+    let memory = resource("memory", json!({"type": "AverageValue", "averageValue": "1Gi"}));
+    assert_eq!(
+        cells(
+            json!({"scaleTargetRef": target, "maxReplicas": 5, "metrics": [cpu, memory]}),
+            json!({"currentReplicas": 2, "currentMetrics": [
+                {"type": "Resource", "resource": {"name": "cpu", "current": {"averageUtilization": 7}}},
+            ]}),
+        ),
+        [
+            json!("Deployment/web"),
+            json!("cpu: 7%/50%, memory: <unknown>/1Gi"),
+            json!("<unset>"),
+            json!(5),
+            json!(2)
+        ]
+    );
+    let object = json!({"type": "Object", "object": {"target": {"type": "Value", "value": "3"}}});
+    let external =
+        json!({"type": "External", "external": {"target": {"type": "AverageValue", "averageValue": "4"}}});
+    let pods = json!({"type": "Pods", "pods": {"target": {"type": "AverageValue", "averageValue": "5"}}});
+    let targets = |spec: Value| cells(spec, json!({})).swap_remove(1);
+    assert_eq!(
+        targets(json!({"metrics": [object, external]})),
+        json!("<unknown>/3, <unknown>/4 (avg)")
+    );
+    assert_eq!(
+        targets(json!({"metrics": [pods, cpu, memory]})),
+        json!("<unknown>/5, cpu: <unknown>/50% + 1 more...")
+    );
+    assert_eq!(
+        targets(json!({"targetCPUUtilizationPercentage": 80})),
+        json!("cpu: <unknown>/80%"),
+        "as version 1 writes it"
+    );
+    assert_eq!(targets(json!({})), json!("<none>"));
+}

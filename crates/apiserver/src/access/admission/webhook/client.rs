@@ -199,10 +199,10 @@ impl WebhookClient {
                 let text = |key: &str| service[key].as_str().unwrap_or_default();
                 let port = service["port"].as_u64().unwrap_or(443);
                 let (namespace, name) = (text("namespace"), text("name"));
-                let path = text("path").trim_start_matches('/');
+                let path = text("path");
                 let connect = resolve(namespace, name, port, reader).map_err(CallError::Configuration)?;
                 (
-                    format!("https://{name}.{namespace}.svc:{port}/{path}"),
+                    format!("https://{name}.{namespace}.svc:{port}{}", joined(path)),
                     Some(connect),
                 )
             }
@@ -212,16 +212,18 @@ impl WebhookClient {
                 ));
             }
         };
-        let separator = if base.contains('?') { '&' } else { '?' };
-        let text = format!("{base}{separator}timeout={seconds}s");
-        let url: Uri = text
-            .parse()
-            .map_err(|error| CallError::Configuration(format!("parse \"{base}\": {error}")))?;
-        let (Some(host), Some("https")) = (url.host(), url.scheme_str()) else {
+        let unparsable =
+            |error: http::uri::InvalidUri| CallError::Configuration(format!("parse \"{base}\": {error}"));
+        let named: Uri = base.parse().map_err(unparsable)?;
+        let (Some(host), Some("https"), Some(authority)) =
+            (named.host(), named.scheme_str(), named.authority())
+        else {
             return Err(CallError::Configuration(format!(
                 "\"{base}\" is not an https URL with a host"
             )));
         };
+        let text = format!("https://{authority}{}?timeout={seconds}s", joined(named.path()));
+        let url: Uri = text.parse().map_err(unparsable)?;
         let connect = connect.unwrap_or_else(|| format!("{host}:{}", url.port_u16().unwrap_or(443)));
         let address = Address {
             connect,
@@ -229,6 +231,20 @@ impl WebhookClient {
         };
         Ok(Target { address, url })
     }
+}
+
+/// A path as Kubernetes' client asks for it, without empty segments and without a slash at its end. Webhooks
+/// rely on it: Go's servers redirect from `//path`, which envtest writes.
+fn joined(path: &str) -> String {
+    let mut segments = Vec::new();
+    for segment in path.split('/') {
+        match segment {
+            "" | "." => {}
+            ".." => drop(segments.pop()),
+            other => segments.push(other),
+        }
+    }
+    format!("/{}", segments.join("/"))
 }
 
 fn request(target: &Target, body: Bytes) -> Result<Request<Full<Bytes>>, String> {

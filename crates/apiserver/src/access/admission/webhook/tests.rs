@@ -490,7 +490,7 @@ async fn a_service_is_called_at_its_endpoint() {
     let hook = Hook::new(|review| response(review, json!({}))).await;
     let port: u64 = hook.url.rsplit_once(':').unwrap().1.parse().unwrap();
     let mut by_service = webhook(&hook, "v", json!({}));
-    by_service["clientConfig"] = json!({"caBundle": hook.ca, "service": {"namespace": "ns", "name": "svc", "port": 8443, "path": "/x"}});
+    by_service["clientConfig"] = json!({"caBundle": hook.ca, "service": {"namespace": "ns", "name": "svc", "port": 8443, "path": "//y/.././x/"}});
     let world = world("validating", json!([by_service]));
     world.put(
         "",
