@@ -105,7 +105,7 @@ fn clientgo() -> Option<&'static Path> {
         let go = evenkeel_testkit::go()?;
         let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join("informer");
         std::fs::create_dir_all(&directory).expect("the directory is cargo's for tests");
-        Some(build_clientgo(&go, &directory).unwrap_or_else(|why| panic!("{why}")))
+        Some(build_clientgo(&go, &directory).expect("the peer builds"))
     });
     built.as_deref()
 }

@@ -45,7 +45,7 @@ fn targets(object: &Value) -> String {
         .collect();
     match specs.len() {
         0 => NONE.to_owned(),
-        ..=SHOWN => texts.join(", "),
+        1..=SHOWN => texts.join(", "),
         all => format!("{} + {} more...", texts.join(", "), all - SHOWN),
     }
 }

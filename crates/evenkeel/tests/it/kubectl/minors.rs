@@ -3,6 +3,7 @@
 use super::shows;
 use crate::support::Lab;
 use evenkeel_testkit::kubectl::{Kubectl, text};
+use kube::config::{AuthInfo, Kubeconfig};
 use serde_json::{Value, json};
 use std::path::PathBuf;
 use tokio::sync::Mutex;
@@ -103,7 +104,7 @@ async fn creates(user: &User<'_>) {
     let again = user
         .fails(1, "create configmap settings --from-literal=a=b")
         .await;
-    shows(&again, &["AlreadyExists"]);
+    shows(&again, &["\"settings\" already exists"]);
     let shown = user.does("run dry --image=nginx --dry-run=server -o yaml").await;
     shows(
         &shown,
@@ -226,15 +227,11 @@ async fn asks_for_access(user: &User<'_>) {
     let token = user.does("create token robot --duration=10m").await;
     let with_token = format!("--token={}", token.trim());
     // A certificate of the kubeconfig would count first.
-    let anonymous = user.lab.file(
-        &format!("{}-anonymous", user.app),
-        &std::fs::read_to_string(user.lab.dir().join("kubeconfig"))
-            .expect("the lab's kubeconfig")
-            .lines()
-            .filter(|line| !line.contains("client-certificate-data") && !line.contains("client-key-data"))
-            .collect::<Vec<_>>()
-            .join("\n"),
-    );
+    let mut anonymous = Kubeconfig::read_from(user.lab.dir().join("kubeconfig")).expect("the lab's");
+    for named in &mut anonymous.auth_infos {
+        named.auth_info = Some(AuthInfo::default());
+    }
+    let anonymous = user.file("anonymous.json", &json!(anonymous));
     let by_token = format!("--kubeconfig={} {with_token}", anonymous.display());
     shows(&user.does(&format!("{by_token} get pods")).await, &["site-"]);
     let refused = user.fails(1, &format!("{by_token} get secrets")).await;
