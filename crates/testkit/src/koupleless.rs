@@ -20,8 +20,6 @@ mod base;
 pub use base::{JavaBase, MqttSetup, Setup};
 
 use std::fmt;
-use std::io;
-use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -120,14 +118,6 @@ impl Built {
     pub async fn start(&self, setup: Setup) -> JavaBase {
         JavaBase::start(self, setup).await
     }
-}
-
-/// A TCP port of the loopback interface that nobody listens at, for a program that cannot choose one itself.
-/// It stays free while that program is down, however often clients ask for it.
-fn free_port() -> io::Result<u16> {
-    Ok(crate::ports::listen(Ipv4Addr::LOCALHOST.into())?
-        .local_addr()?
-        .port())
 }
 
 #[cfg(test)]

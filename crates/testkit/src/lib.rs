@@ -28,6 +28,7 @@ pub use cluster::{Cluster, read};
 pub use evenkeel_apiserver::{
     ApiServer, Fault, Interception, Options, RecordedRequest, RequestFilter, TestServer,
 };
+pub use ports::free_port;
 pub use served::{Link, ServedApi};
 pub use wait::{SOON, becomes, ends, eventually, eventually_here, until, until_within};
 

@@ -4,7 +4,7 @@ use std::hash::{BuildHasher as _, RandomState};
 use std::io;
 #[cfg(feature = "arklet")]
 use std::net::SocketAddr;
-use std::net::{IpAddr, TcpListener};
+use std::net::{IpAddr, Ipv4Addr, TcpListener};
 #[cfg(feature = "arklet")]
 use std::time::Duration;
 
@@ -26,6 +26,12 @@ pub(crate) fn listen(ip: IpAddr) -> io::Result<TcpListener> {
         }
     }
     Err(last)
+}
+
+/// A port of the loopback interface that nobody listens at, for a program that is not given a socket. It stays
+/// free while that program is down, however often clients ask for it.
+pub fn free_port() -> io::Result<u16> {
+    Ok(listen(Ipv4Addr::LOCALHOST.into())?.local_addr()?.port())
 }
 
 /// Listens; port 0 is a free one, as [`listen`] chooses it.

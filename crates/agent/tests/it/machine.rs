@@ -16,7 +16,7 @@ use evenkeel_election::Config as Election;
 use evenkeel_net::pki::{Ca, Identity, ServerNames, Validity};
 use evenkeel_net::serve::{ServerTls, serve_https};
 use evenkeel_settings::Configured;
-use evenkeel_testkit::{Link, ServedApi};
+use evenkeel_testkit::{Link, ServedApi, free_port};
 use evenkeel_zone::keys::{PublicKey, SigningKey};
 use jiff::Timestamp;
 use kube::Client;
@@ -24,7 +24,7 @@ use kube::client::Body;
 use serde_json::json;
 use socket2::{Domain, Socket, Type};
 use std::io::{Read as _, Write as _};
-use std::net::{SocketAddr, TcpListener as StdListener, TcpStream, UdpSocket as StdUdp};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener as StdListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::sync::{Arc, Mutex};
@@ -93,8 +93,8 @@ impl Machine {
         let access = link.access().await.pong_within(PONG).reading_once();
         Self {
             name: name.to_owned(),
-            address: StdUdp::bind("127.0.0.1:0").unwrap().local_addr().unwrap(),
-            admin: StdListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap(),
+            address: free_address(),
+            admin: free_address(),
             client: access.client_with("agent", &requests).unwrap(),
             election: Election::new(name),
             directory,
@@ -234,7 +234,7 @@ impl Machine {
     /// Its agent starts again at another address.
     pub(crate) fn move_agent(&mut self) {
         self.kill_agent();
-        self.address = StdUdp::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        self.address = free_address();
         self.start_agent();
     }
 
@@ -253,6 +253,11 @@ impl Drop for Machine {
             runtime.shutdown_background();
         }
     }
+}
+
+/// One that stays free while the agent is down.
+fn free_address() -> SocketAddr {
+    (Ipv4Addr::LOCALHOST, free_port().unwrap()).into()
 }
 
 /// Ends everything that runs there. A runtime refuses to be waited for by a task of another.

@@ -1,6 +1,7 @@
 //! A base's process.
 
-use super::{Built, free_port};
+use super::Built;
+use crate::free_port;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;

@@ -8,11 +8,10 @@ use super::world::{Vnode, World, identity, is_ready};
 use evenkeel_testkit::koupleless::{self, Built, JavaBase, MqttSetup, Setup};
 use evenkeel_testkit::mqtt::{Mosquitto, MosquittoSetup};
 use evenkeel_testkit::objects::{condition, has_taint, restarts};
-use evenkeel_testkit::{Cluster, skipped, until_within};
+use evenkeel_testkit::{Cluster, free_port, skipped, until_within};
 use k8s_openapi::api::core::v1::{ConfigMap, Node, Pod};
 use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
-use std::net::TcpListener;
 use std::ops::Deref;
 use std::time::Duration;
 
@@ -20,12 +19,6 @@ use std::time::Duration;
 const LONG: Duration = Duration::from_secs(120);
 
 const NODE: &str = "vnode.base-1.dev";
-
-/// A port for heartbeats, free a moment ago.
-fn port() -> u16 {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("loopback has ports");
-    listener.local_addr().expect("it is bound").port()
-}
 
 /// The real base, or why there is none here.
 fn built(test: &str) -> Option<Built> {
@@ -61,7 +54,7 @@ impl Scene {
         Self {
             world,
             cluster,
-            port: port(),
+            port: free_port().expect("a port is free"),
         }
     }
 
