@@ -98,7 +98,9 @@
 //! | nesting of a body in YAML; its nodes, aliases replayed | 64; 250,000 (ours) | 400 | `serde-saphyr` |
 //! | nesting of a body in protobuf | 100 | 400 | `protobuf` of `evenkeel-kube-rules` |
 //! | operations of a JSON patch | 10,000 | 413 | `patch::json` of `evenkeel-kube-rules` |
+//! | what the copies of a JSON patch add up to; nesting of its result | 3 MiB; 500 (Kubernetes: 10,000) | 422 | `patch::json` of `evenkeel-kube-rules` |
 //! | annotations of an object; data of a ConfigMap or Secret | 256 KiB; 1 MiB | 422 | `validate` of `evenkeel-kube-rules` |
+//! | brackets and conditions within each other in a CEL expression; its operators, blanks and separators | 50 (Kubernetes: 250); 1,000 (ours) | 422 | `cel` of `evenkeel-kube-rules` |
 //! | steps of one CEL expression, of policies, match conditions and custom resources | 1,000,000 | what the policy says for errors; 422 | `cost` of `evenkeel-kube-rules` |
 //! | steps of all rules of one custom resource | 10,000,000 | 422 | `cost` of `evenkeel-kube-rules` |
 //! | answer of a webhook | 3 MiB (Kubernetes: none) | as a webhook that fails | `access::admission::webhook` |

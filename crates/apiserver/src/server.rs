@@ -94,14 +94,15 @@ impl ApiServer {
     fn with_traffic(options: Options, ca: Ca, traffic: Option<Traffic>) -> Result<Self, ServerError> {
         let identity = ca.issue_client(kubelet::USER, kubelet::GROUPS, valid_for(10 * YEAR))?;
         let kubelets = Kubelets::new(&options.kubelet, &identity, ca.certificate_pem())?;
+        let registry = Arc::new(Registry::new());
         let inner = Shared {
             kubelets: Arc::new(kubelets),
             usage: Arc::default(),
             signing: State::default(),
             lifetime: Lifetime::default(),
-            registry: Registry::new(),
             store: Store::new(options.watch_history),
-            access: Access::new(&options)?,
+            access: Access::new(&options, Arc::clone(&registry))?,
+            registry,
             services: Allocator::default(),
             ca,
             admin: Admin::new("apiserver"),

@@ -17,7 +17,7 @@ use std::sync::Arc;
 /// What every request of one server shares.
 pub(crate) struct Shared {
     pub(crate) options: Options,
-    pub(crate) registry: Registry,
+    pub(crate) registry: Arc<Registry>,
     pub(crate) store: Store,
     pub(crate) access: Access,
     pub(crate) services: Allocator,

@@ -4,6 +4,7 @@
 //! beforehand, as if each loop went over the longest list or map that the expression can see. A list that a
 //! function makes of a text is not counted.
 
+use crate::cel;
 use kube_cel::cel::Program;
 use kube_cel::cel::common::ast::{EntryExpr, Expr, IdedEntryExpr, IdedExpr};
 use serde_json::Value;
@@ -19,14 +20,26 @@ pub const MOST_PER_OBJECT: u64 = 10_000_000;
 pub struct Cost {
     /// How many parts of it are evaluated within how many loops, by the number of loops.
     parts: Vec<u64>,
+    /// How many parts of it lie within each other.
+    depth: usize,
 }
 
 impl Cost {
     /// The cost of a compiled expression.
     pub fn of(program: &Program) -> Self {
         let mut cost = Self::default();
-        cost.count(program.expression(), 0);
+        cel::compiling(|| cost.count(program.expression(), 0, 1));
         cost
+    }
+
+    /// How many parts of the expression lie within each other.
+    pub(crate) fn depth(&self) -> usize {
+        self.depth
+    }
+
+    /// The cost of whatever is deeper.
+    pub(crate) fn deeper(self, other: Self) -> Self {
+        if other.depth > self.depth { other } else { self }
     }
 
     /// The steps of one evaluation where the longest list or map has so many items.
@@ -36,8 +49,10 @@ impl Cost {
         self.parts.iter().rev().fold(0, within)
     }
 
-    /// Adds the parts of an expression that is evaluated within that many loops.
-    fn count(&mut self, expression: &IdedExpr, loops: usize) {
+    /// Adds the parts of an expression that is evaluated within that many loops, and lies so deep.
+    fn count(&mut self, expression: &IdedExpr, loops: usize, depth: usize) {
+        self.depth = self.depth.max(depth);
+        let depth = depth + 1;
         if self.parts.len() <= loops {
             self.parts.resize(loops + 1, 0);
         }
@@ -47,30 +62,39 @@ impl Cost {
         match &expression.expr {
             Expr::Call(call) => {
                 for part in call.target.as_deref().into_iter().chain(&call.args) {
-                    self.count(part, loops);
+                    self.count(part, loops, depth);
                 }
             }
             Expr::Comprehension(of) => {
-                self.count(&of.iter_range, loops);
-                self.count(&of.accu_init, loops);
-                self.count(&of.loop_cond, loops + 1);
-                self.count(&of.loop_step, loops + 1);
-                self.count(&of.result, loops);
+                self.count(&of.iter_range, loops, depth);
+                self.count(&of.accu_init, loops, depth);
+                self.count(&of.loop_cond, loops + 1, depth);
+                self.count(&of.loop_step, loops + 1, depth);
+                self.count(&of.result, loops, depth);
             }
-            Expr::List(list) => list.elements.iter().for_each(|part| self.count(part, loops)),
-            Expr::Map(map) => map.entries.iter().for_each(|one| self.count_entry(one, loops)),
-            Expr::Select(select) => self.count(&select.operand, loops),
-            Expr::Struct(of) => of.entries.iter().for_each(|one| self.count_entry(one, loops)),
+            Expr::List(list) => list
+                .elements
+                .iter()
+                .for_each(|part| self.count(part, loops, depth)),
+            Expr::Map(map) => map
+                .entries
+                .iter()
+                .for_each(|one| self.count_entry(one, loops, depth)),
+            Expr::Select(select) => self.count(&select.operand, loops, depth),
+            Expr::Struct(of) => of
+                .entries
+                .iter()
+                .for_each(|one| self.count_entry(one, loops, depth)),
             Expr::Unspecified | Expr::Ident(_) | Expr::Literal(_) => {}
         }
     }
 
-    fn count_entry(&mut self, entry: &IdedEntryExpr, loops: usize) {
+    fn count_entry(&mut self, entry: &IdedEntryExpr, loops: usize, depth: usize) {
         match &entry.expr {
-            EntryExpr::StructField(field) => self.count(&field.value, loops),
+            EntryExpr::StructField(field) => self.count(&field.value, loops, depth),
             EntryExpr::MapEntry(entry) => {
-                self.count(&entry.key, loops);
-                self.count(&entry.value, loops);
+                self.count(&entry.key, loops, depth);
+                self.count(&entry.value, loops, depth);
             }
         }
     }

@@ -38,6 +38,7 @@
 //! Of an update: patch or decode, default, admission, `strategy::prepare_update`, `validate::update`, store.
 
 pub mod apply;
+pub mod cel;
 pub mod cost;
 pub mod crd;
 pub mod csr;

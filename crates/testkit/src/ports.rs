@@ -28,8 +28,8 @@ pub(crate) fn listen(ip: IpAddr) -> io::Result<TcpListener> {
     Err(last)
 }
 
-/// A port of the loopback interface that nobody listens at, for a program that is not given a socket. It stays
-/// free while that program is down, however often clients ask for it.
+/// A port of the loopback interface that nobody listens at, for a program that is not given a socket. It
+/// stays free while that program is down, however often clients ask for it.
 pub fn free_port() -> io::Result<u16> {
     Ok(listen(Ipv4Addr::LOCALHOST.into())?.local_addr()?.port())
 }

@@ -71,15 +71,44 @@ impl Kubernetes {
     /// # Panics
     /// If etcd cannot be read.
     pub fn keys(&self) -> BTreeSet<String> {
+        self.order(&["keys"]).lines().map(str::to_owned).collect()
+    }
+
+    /// What the program says to these words: `stop kube-scheduler`, for one.
+    ///
+    /// # Panics
+    /// If it fails.
+    pub fn order(&self, words: &[&str]) -> String {
         let output = Command::new(program())
             .arg("--dir")
             .arg(self.home.path())
-            .arg("keys")
+            .args(words)
             .output()
             .expect("the program was started before");
-        assert!(output.status.success(), "{output:?}");
-        let text = String::from_utf8_lossy(&output.stdout);
-        text.lines().map(str::to_owned).collect()
+        assert!(output.status.success(), "{words:?}: {output:?}");
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    }
+
+    /// The process of a component.
+    ///
+    /// # Panics
+    /// If there is none.
+    pub fn process_of(&self, component: &str) -> u32 {
+        // The kernel lists children by the thread that started them.
+        let threads = std::fs::read_dir(format!("/proc/{}/task", self.process.id()));
+        let lists = threads
+            .expect("it runs")
+            .flatten()
+            .filter_map(|thread| std::fs::read_to_string(thread.path().join("children")).ok());
+        let lists: String = lists.collect();
+        let is = |process: &&str| {
+            let line = std::fs::read(format!("/proc/{process}/cmdline")).unwrap_or_default();
+            line.split(|byte| *byte == 0)
+                .any(|word| word == component.as_bytes())
+        };
+        let found = lists.split_whitespace().find(is);
+        let found = found.unwrap_or_else(|| unreachable!("{component} does not run"));
+        found.parse().expect("processes have numbers")
     }
 }
 

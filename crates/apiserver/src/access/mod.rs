@@ -22,6 +22,7 @@ mod testing;
 pub(crate) mod tokens;
 pub(crate) mod uid;
 
+use crate::kinds::Registry;
 use crate::options::Options;
 use crate::request::{Reader, UserInfo};
 use evenkeel_kube_rules::status::ApiResult;
@@ -44,12 +45,12 @@ pub(crate) struct Access {
 
 impl Access {
     /// With a fresh signing key for ServiceAccount tokens.
-    pub(crate) fn new(options: &Options) -> Result<Self, tokens::KeyError> {
+    pub(crate) fn new(options: &Options, kinds: Arc<Registry>) -> Result<Self, tokens::KeyError> {
         let tokens = Arc::new(tokens::TokenIssuer::new()?);
         let authorizer = Arc::new(rbac::Authorizer::new(options.rbac));
         Ok(Self {
             authenticator: authn::Authenticator::new(&options.tokens, tokens.clone(), options.anonymous_auth),
-            admission: admission::Admission::new(options, authorizer.clone()),
+            admission: admission::Admission::new(options, kinds, authorizer.clone()),
             authorizer,
             tokens,
             openapi: openapi::OpenApi::default(),

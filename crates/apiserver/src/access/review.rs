@@ -208,9 +208,10 @@ mod tests {
     use crate::access::testing::Objects;
     use crate::options::Options;
     use rstest::rstest;
+    use std::sync::Arc;
 
     fn ask(resource: &str, namespace: &str, body: Value, user: &UserInfo) -> ApiResult<Value> {
-        let access = Access::new(&Options::default()).unwrap();
+        let access = Access::new(&Options::default(), Arc::default()).unwrap();
         let group = if resource.contains("access") || resource.contains("rules") {
             AUTHORIZATION
         } else {

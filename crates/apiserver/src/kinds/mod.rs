@@ -3,6 +3,7 @@
 //! The built-in resources of Kubernetes 1.36 come from `builtin.json`; custom resources are added and removed
 //! at run time, as their definitions come and go. A lookup takes a [`Snapshot`], which never changes.
 
+pub(crate) mod convert;
 mod custom;
 #[cfg(test)]
 mod tests;

@@ -1,9 +1,9 @@
 //! Delete: grace, finalizers, propagation, preconditions.
 
 use super::context::{Answer, Content, Context, List};
-use super::convert::to_served;
 use super::hooks::{self, Special};
 use super::read::{Selector, presented};
+use crate::kinds::convert::to_served;
 use crate::request::Operation;
 use crate::request::body;
 use crate::request::query::{Query, WriteOptions, check_dry_run, invalid_options};

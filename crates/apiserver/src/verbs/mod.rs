@@ -18,7 +18,6 @@
 pub(crate) mod binding;
 pub(crate) mod connect;
 pub(crate) mod context;
-pub(crate) mod convert;
 pub(crate) mod delete;
 pub(crate) mod eviction;
 pub(crate) mod finalize;

@@ -1,9 +1,9 @@
 //! Who owns which fields of an object, noted by every write.
 
 use super::context::{Answer, Context};
-use super::convert::{to_served, to_stored};
 use super::rules::Part;
 use super::write::{fit_name, insert_instead, replace};
+use crate::kinds::convert::{to_served, to_stored};
 use crate::kinds::{Resource, Snapshot};
 use crate::request::query::{WriteOptions, check_patch};
 use evenkeel_kube_rules::apply::{self, Kind, Write};

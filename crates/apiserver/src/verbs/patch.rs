@@ -1,10 +1,10 @@
 //! Patch.
 
 use super::context::{Answer, Context};
-use super::convert::to_served;
 use super::ownership;
 use super::rules::Part;
 use super::write::{check_version, fit_name, replace};
+use crate::kinds::convert::to_served;
 use crate::request::query::{WriteOptions, check_patch};
 use evenkeel_kube_rules::gvk::Gvk;
 use evenkeel_kube_rules::patch;

@@ -1,8 +1,8 @@
 //! Get and list.
 
 use super::context::{Answer, Content, Context, List};
-use super::convert::to_served;
 use crate::access::rbac;
+use crate::kinds::convert::to_served;
 use crate::request::query::{Query, invalid_options};
 use crate::store::{HistoryError, Listed};
 use base64::Engine;

@@ -1,11 +1,11 @@
 //! `/scale`: the number of replicas, for any kind that has one.
 
 use super::context::{Answer, Context};
-use super::convert::{to_served, to_stored};
 use super::ownership;
 use super::patch::{APPLY, Format};
 use super::rules::Part;
 use super::write::commit;
+use crate::kinds::convert::{to_served, to_stored};
 use crate::request::Operation;
 use crate::request::query::{WriteOptions, check_patch};
 use evenkeel_kube_rules::crd::ScalePaths;

@@ -1,11 +1,11 @@
 //! Create and update.
 
 use super::context::{Answer, Context};
-use super::convert::{to_served, to_stored};
 use super::hooks;
 use super::ownership;
 use super::rules::Part;
 use super::services;
+use crate::kinds::convert::{to_served, to_stored};
 use crate::request::body;
 use crate::request::query::WriteOptions;
 use crate::request::{Operation, RequestInfo};

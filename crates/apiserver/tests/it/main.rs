@@ -4,6 +4,7 @@ mod apply;
 mod clients;
 mod crash;
 mod custom;
+mod decoders;
 mod deletion;
 mod eviction;
 mod kubelet;

@@ -1,6 +1,7 @@
 //! CustomResourceDefinitions themselves: what is refused, and how a definition is established.
 
 use super::structural::Structural;
+use crate::cel;
 use crate::names;
 use crate::status::FieldError;
 use crate::time::rfc3339;
@@ -280,13 +281,15 @@ fn structural_errors(schema: &Value, path: &str, root: bool, errors: &mut Vec<Fi
         ));
     }
     for (index, rule) in list(&schema["x-kubernetes-validations"]).iter().enumerate() {
-        if let Err(reason) = kube_cel::cel::Program::compile(text(&rule["rule"])) {
-            let field = format!("{path}.x-kubernetes-validations[{index}].rule");
-            errors.push(invalid(
-                field,
-                &rule["rule"],
-                &format!("compilation failed: {reason}"),
-            ));
+        for (name, what) in [
+            ("rule", "compilation failed"),
+            ("messageExpression", "messageExpression compilation failed"),
+        ] {
+            let is_there = name == "rule" || rule[name].is_string();
+            if is_there && let Err(reason) = cel::compile(text(&rule[name])) {
+                let field = format!("{path}.x-kubernetes-validations[{index}].{name}");
+                errors.push(invalid(field, &rule[name], &format!("{what}: {reason}")));
+            }
         }
     }
     for (name, property) in schema["properties"].as_object().into_iter().flatten() {

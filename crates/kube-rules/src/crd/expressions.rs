@@ -1,8 +1,8 @@
 //! `x-kubernetes-validations`: expressions that custom resources have to satisfy.
 
+use crate::cel;
 use crate::cost::{Cost, MOST_PER_CALL, MOST_PER_OBJECT, longest};
 use crate::status::FieldError;
-use kube_cel::cel::Program;
 use kube_cel::{CompiledSchema, Validator, compile_schema};
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -16,30 +16,42 @@ pub(super) struct Rules {
     schema: CompiledSchema,
     /// What the rules cost, by their texts.
     costs: BTreeMap<String, Cost>,
+    /// That of the deepest one.
+    deepest: Cost,
 }
 
 /// The compiled rules of a schema; `None` where it has none.
 pub(super) fn compile(document: &Value) -> Option<Rules> {
-    let mut costs = BTreeMap::new();
-    add_costs(document, &mut costs);
+    let (mut costs, mut document) = (BTreeMap::new(), document.clone());
+    add_costs(&mut document, &mut costs);
     (!costs.is_empty()).then(|| Rules {
-        schema: compile_schema(document),
+        schema: cel::compiling(|| compile_schema(&document)),
+        deepest: costs.values().cloned().fold(Cost::default(), Cost::deeper),
         costs,
     })
 }
 
-fn add_costs(schema: &Value, costs: &mut BTreeMap<String, Cost>) {
+/// Notes what the rules cost. What is deeper than the parser bears is replaced by what fails.
+fn add_costs(schema: &mut Value, costs: &mut BTreeMap<String, Cost>) {
     match schema {
         Value::Object(members) => {
-            for rule in members.get(RULES).and_then(Value::as_array).into_iter().flatten() {
-                let text = rule["rule"].as_str().unwrap_or_default();
-                // One that does not compile fails when it is evaluated.
-                let cost = Program::compile(text).map(|program| Cost::of(&program));
-                costs.insert(text.to_owned(), cost.unwrap_or_default());
+            let rules = members.get_mut(RULES).and_then(Value::as_array_mut);
+            for rule in rules.into_iter().flatten() {
+                for name in ["rule", "messageExpression"] {
+                    let Some(text) = rule[name].as_str() else {
+                        continue;
+                    };
+                    // One that does not compile fails when it is evaluated.
+                    let cost = cel::compile(text).map(|program| Cost::of(&program));
+                    costs.insert(text.to_owned(), cost.unwrap_or_default());
+                    if cel::check(text).is_err() {
+                        rule[name] = Value::from("(");
+                    }
+                }
             }
-            members.values().for_each(|value| add_costs(value, costs));
+            members.values_mut().for_each(|value| add_costs(value, costs));
         }
-        Value::Array(items) => items.iter().for_each(|value| add_costs(value, costs)),
+        Value::Array(items) => items.iter_mut().for_each(|value| add_costs(value, costs)),
         _ => {}
     }
 }
@@ -126,7 +138,10 @@ pub(super) fn add(
         });
         return;
     }
-    let Err(broken) = Validator::new().validate_compiled(&rules.schema, new, old) else {
+    let validated = cel::evaluating(&rules.deepest, || {
+        Validator::new().validate_compiled(&rules.schema, new, old)
+    });
+    let Err(broken) = validated else {
         return;
     };
     for broken in broken.into_vec() {

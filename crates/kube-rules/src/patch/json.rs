@@ -2,19 +2,21 @@
 
 use super::{parse, unprocessable};
 use crate::status::{ApiError, ApiResult};
-use crate::strict::json::Node;
+use crate::strict::json::{MAX_DEPTH, Node};
 use serde_json::Value;
 
 /// Upstream refuses longer patches.
 const MAX_OPERATIONS: usize = 10_000;
+/// How many bytes of JSON a patch may copy in all, as upstream. Each copy of a member into itself doubles it.
+const MAX_COPIED: usize = 3 * 1024 * 1024;
 /// Go's type in messages.
 const OPERATION: &str = "handlers.jsonPatchOp";
 
 /// Applies a patch.
 pub(super) fn apply(object: &Value, patch: &[u8]) -> ApiResult<Value> {
-    let mut document = object.clone();
+    let (mut document, mut copied) = (object.clone(), 0);
     for operation in operations(patch)? {
-        run(&mut document, &operation).ok_or_else(unprocessable)?;
+        run(&mut document, &operation, &mut copied).ok_or_else(unprocessable)?;
     }
     Ok(document)
 }
@@ -52,7 +54,8 @@ fn operations(patch: &[u8]) -> ApiResult<Vec<Value>> {
     Ok(nodes.into_iter().map(Node::into_value).collect())
 }
 
-fn run(document: &mut Value, operation: &Value) -> Option<()> {
+/// `copied`: how many bytes were copied before.
+fn run(document: &mut Value, operation: &Value, copied: &mut usize) -> Option<()> {
     let path = pointer(operation["path"].as_str()?)?;
     match operation["op"].as_str()? {
         "add" => add(document, &path, operation.get("value")?.clone()),
@@ -74,7 +77,9 @@ fn run(document: &mut Value, operation: &Value) -> Option<()> {
         }
         "copy" => {
             let from = pointer(operation["from"].as_str()?)?;
-            let value = get(document, &from)?.clone();
+            let value = get(document, &from).filter(|_| !from.is_empty())?;
+            *copied += value.to_string().len();
+            let value = (*copied <= MAX_COPIED).then(|| value.clone())?;
             add(document, &path, value)
         }
         _ => None,
@@ -124,6 +129,7 @@ fn parent<'a, 'p>(document: &'a mut Value, path: &'p [String]) -> Option<(&'a mu
     Some((parent, last))
 }
 
+/// Never the whole document, as upstream.
 fn add(document: &mut Value, path: &[String], value: Value) -> Option<()> {
     put(document, path, value, |items, last, value| {
         let at = match last {
@@ -136,6 +142,10 @@ fn add(document: &mut Value, path: &[String], value: Value) -> Option<()> {
 }
 
 fn replace(document: &mut Value, path: &[String], value: Value) -> Option<()> {
+    if path.is_empty() {
+        let is_whole = value.is_object() || value.is_array();
+        return is_whole.then(|| *document = value);
+    }
     put(document, path, value, |items, last, value| {
         let at = index(last, items.len())?;
         items[at] = value;
@@ -150,9 +160,8 @@ fn put(
     value: Value,
     into_list: fn(&mut Vec<Value>, &str, Value) -> Option<()>,
 ) -> Option<()> {
-    if path.is_empty() {
-        *document = value;
-        return Some(());
+    if path.len() + nesting(&value) > MAX_DEPTH {
+        return None;
     }
     let (parent, last) = parent(document, path)?;
     match parent {
@@ -162,6 +171,15 @@ fn put(
         }
         Value::Array(items) => into_list(items, last, value),
         _ => None,
+    }
+}
+
+/// How many lists and objects are within each other.
+fn nesting(value: &Value) -> usize {
+    match value {
+        Value::Array(items) => 1 + items.iter().map(nesting).max().unwrap_or(0),
+        Value::Object(members) => 1 + members.values().map(nesting).max().unwrap_or(0),
+        _ => 0,
     }
 }
 

@@ -1,4 +1,5 @@
 use super::*;
+use rstest::rstest;
 
 fn gvk(group: &str, kind: &str) -> Gvk {
     Gvk {
@@ -57,6 +58,25 @@ fn json_patch_operations() {
     }
 }
 
+/// A list that is copied into itself doubles, and an object that is copied into itself grows in depth.
+#[rstest]
+#[case::size("/m/l/-", "/m/l/0", 17, true)]
+#[case::too_large("/m/l/-", "/m/l", 40, false)]
+#[case::deep("/m/d", "/m", 490, true)]
+#[case::too_deep("/m/d", "/m", 500, false)]
+fn copies_of_a_json_patch_are_bounded(
+    #[case] path: &str,
+    #[case] from: &str,
+    #[case] times: usize,
+    #[case] passes: bool,
+) {
+    let object = json!({"m": {"l": [1]}});
+    let copy = json!({"op": "copy", "from": from, "path": path});
+    let patch = Value::Array(vec![copy; times]);
+    let patched = json_patch(&object, patch.to_string().as_bytes());
+    assert_eq!(patched.err().map(|error| error.code), (!passes).then_some(422));
+}
+
 #[test]
 fn json_patches_that_fail() {
     let object = json!({"a": {"b": "1"}, "l": [1]});
@@ -67,6 +87,9 @@ fn json_patches_that_fail() {
         r#"[{"op":"add","path":"/x/y","value":1}]"#,
         r#"[{"op":"add","path":"/l/5","value":1}]"#,
         r#"[{"op":"add","path":"a","value":1}]"#,
+        r#"[{"op":"add","path":"","value":{}}]"#,
+        r#"[{"op":"copy","from":"","path":"/a/b"}]"#,
+        r#"[{"op":"replace","path":"","value":1}]"#,
     ] {
         let error = json_patch(&object, patch.as_bytes()).unwrap_err();
         assert_eq!((error.code, error.reason), (422, "Invalid"), "{patch}");

@@ -16,10 +16,9 @@ pub(crate) enum Node {
     Object(Vec<(String, Node)>),
 }
 
-/// Nesting that is still accepted, as in Go.
-const MAX_DEPTH: usize = 10_000;
-/// Nesting up to which this parser recurses; nobody sends more, and the stack is finite.
-const OUR_DEPTH: usize = 500;
+/// How deep lists and objects may lie within each other. Go takes 10,000; nobody sends more than this, and
+/// the stack of what recurses over them is finite.
+pub(crate) const MAX_DEPTH: usize = 500;
 
 impl Node {
     /// What Go's errors call this value.
@@ -165,7 +164,7 @@ impl Parser<'_> {
 
     fn nested(&mut self, parse: fn(&mut Self) -> Result<Node, String>) -> Result<Node, String> {
         self.depth += 1;
-        if self.depth > OUR_DEPTH.min(MAX_DEPTH) {
+        if self.depth > MAX_DEPTH {
             return Err("exceeded max depth".to_owned());
         }
         self.at += 1;

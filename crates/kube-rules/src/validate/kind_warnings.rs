@@ -2,6 +2,7 @@
 
 use super::checks::{integer, members, quantity};
 use super::errors::{has, items, text};
+use super::key_pair;
 use super::warnings::{LATER_OLD_VOLUMES, OLD_VOLUMES, address, node_term, old_label, pod, whole_bytes};
 use crate::gofmt::go_quote;
 use crate::gvk::Gvk;
@@ -19,6 +20,9 @@ pub(super) fn write(gvk: &Gvk, old: Option<&Value>, object: &Value, all: &mut Ve
     let (annotations, spec) = (&object["metadata"]["annotations"], &object["spec"]);
     match (gvk.group.as_str(), gvk.kind.as_str()) {
         ("", "Service") => service(object, all),
+        ("", "Secret") if text(object, "type") == "kubernetes.io/tls" => {
+            all.extend(key_pair::check(object).err());
+        }
         ("", "Node") => node(spec, all),
         ("batch", kind @ ("Job" | "CronJob")) => jobs(kind, old, object, all),
         ("", "Endpoints") => endpoints(object, all),
@@ -361,6 +365,8 @@ mod tests {
     #[case::external("Service", json!({"spec": {"type": "ClusterIP", "clusterIP": "10.0.0.1", "externalIPs": ["1.2.3.4", "fd00::0:1"]}}), &["spec.externalIPs[1]: IPv6 address \"fd00::0:1\"", "spec.externalIPs is deprecated"])]
     #[case::named("Service", json!({"spec": {"type": "ExternalName", "externalName": "a.b", "externalIPs": ["1.2.3.4"]}}), &["spec.externalIPs is ignored when"])]
     #[case::ranges("Service", json!({"spec": {"type": "LoadBalancer", "clusterIP": "10.0.0.1", "loadBalancerSourceRanges": ["10.0.0.0/8", "fd00:0::/64"]}}), &["spec.loadBalancerSourceRanges[1]: IPv6 CIDR value \"fd00:0::/64\" should be in RFC 5952 canonical format (\"fd00::/64\")"])]
+    #[case::pair("Secret", json!({"type": "kubernetes.io/tls", "data": {"tls.crt": "", "tls.key": ""}}), &["tls: failed to find any PEM data in certificate input"])]
+    #[case::opaque("Secret", json!({"type": "Opaque", "data": {"tls.crt": "", "tls.key": ""}}), &[])]
     #[case::node("Node", json!({"spec": {"externalID": "x", "configSource": {}}}), &["spec.configSource", "spec.externalID"])]
     #[case::slice("discovery.k8s.io/EndpointSlice", json!({"addressType": "IPv6", "endpoints": [{"addresses": ["fd00::0:1"]}]}), &["endpoints[0].addresses[0]"])]
     #[case::slice_of_a_controller("discovery.k8s.io/EndpointSlice", json!({"metadata": {"labels": {"endpointslice.kubernetes.io/managed-by": "endpointslice-controller.k8s.io"}}, "addressType": "FQDN", "endpoints": [{"addresses": ["fd00::0:1"]}]}), &["spec.addressType"])]

@@ -15,6 +15,7 @@ mod endpoints;
 mod environment;
 pub(crate) mod errors;
 mod job_status;
+mod key_pair;
 mod kind_warnings;
 #[cfg(test)]
 mod kinds_tests;

@@ -2,6 +2,7 @@
 
 use super::errors::{Errors, has, items, text};
 use super::selector;
+use crate::cel;
 use crate::names;
 use kube_cel::{ScopeContext, check_rule_scope};
 use serde_json::{Value, json};
@@ -200,9 +201,9 @@ fn expression(item: &Value, name: &str, path: &str, errors: &mut Errors) {
         errors.required(&field, "expression is not specified");
         return;
     }
-    let unreadable = kube_cel::cel::Program::compile(expression).err();
-    let problem = unreadable.map(|error| error.to_string()).or_else(|| {
-        let unknown = check_rule_scope(expression, ScopeContext::AdmissionPolicy);
+    let unreadable = cel::compile(expression).err();
+    let problem = unreadable.or_else(|| {
+        let unknown = cel::compiling(|| check_rule_scope(expression, ScopeContext::AdmissionPolicy));
         let mut found: Vec<(usize, String)> = Vec::new();
         for warning in &unknown {
             let name = warning.message.split('\'').nth(1)?;

@@ -19,7 +19,7 @@ mod role;
 pub mod server;
 mod table;
 
-pub use role::{Role, serve_metrics, serve_orders};
+pub use role::{Role, cpu, memory, serve_metrics, serve_orders};
 pub use table::{Row, table};
 
 use evenkeel_net::client::ClientArgs;

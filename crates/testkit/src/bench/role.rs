@@ -65,24 +65,14 @@ impl Role {
         kill(Pid::from_raw(pid), signal).expect("it is our child and has not been waited for");
     }
 
-    /// A figure of `/proc/PID/status` in bytes: `VmRSS`, `VmHWM`.
+    /// As [`memory`].
     pub fn memory(&self, figure: &str) -> u64 {
-        let status = self.proc("status");
-        let line = status.lines().find_map(|line| line.strip_prefix(figure));
-        let kilobytes = line.and_then(|line| line.trim_start_matches(':').trim().strip_suffix("kB"));
-        let kilobytes = kilobytes.and_then(|number| number.trim().parse::<u64>().ok());
-        kilobytes.expect("the kernel tells the figure") * 1024
+        memory(self.child.id(), figure)
     }
 
-    /// CPU seconds that it has used, user and system.
+    /// As [`cpu`].
     pub fn cpu(&self) -> f64 {
-        let stat = self.proc("stat");
-        let fields = stat.rsplit_once(')').map_or("", |(_, fields)| fields);
-        // utime and stime are fields 14 and 15 of proc(5), in hundredths; the name, which is cut off, was the
-        // second.
-        let ticks = fields.split_whitespace().skip(11).take(2);
-        let ticks = ticks.map(|field| field.parse::<f64>().expect("a number of ticks"));
-        ticks.sum::<f64>() / 100.0
+        cpu(self.child.id())
     }
 
     /// Open files, sockets among them.
@@ -103,11 +93,30 @@ impl Role {
         });
         most
     }
+}
 
-    fn proc(&self, file: &str) -> String {
-        let file = format!("/proc/{}/{file}", self.child.id());
-        std::fs::read_to_string(file).expect("the process lives")
-    }
+/// A figure of `/proc/PID/status` in bytes: `VmRSS`, `VmHWM`. Fails the benchmark without such a process.
+pub fn memory(process: u32, figure: &str) -> u64 {
+    let status = proc(process, "status");
+    let line = status.lines().find_map(|line| line.strip_prefix(figure));
+    let kilobytes = line.and_then(|line| line.trim_start_matches(':').trim().strip_suffix("kB"));
+    let kilobytes = kilobytes.and_then(|number| number.trim().parse::<u64>().ok());
+    kilobytes.expect("the kernel tells the figure") * 1024
+}
+
+/// CPU seconds that a process has used, user and system. Fails the benchmark if there is no such process.
+pub fn cpu(process: u32) -> f64 {
+    let stat = proc(process, "stat");
+    let fields = stat.rsplit_once(')').map_or("", |(_, fields)| fields);
+    // utime and stime are fields 14 and 15 of proc(5), in hundredths; the name, which is cut off, was the
+    // second.
+    let ticks = fields.split_whitespace().skip(11).take(2);
+    let ticks = ticks.map(|field| field.parse::<f64>().expect("a number of ticks"));
+    ticks.sum::<f64>() / 100.0
+}
+
+fn proc(process: u32, file: &str) -> String {
+    std::fs::read_to_string(format!("/proc/{process}/{file}")).expect("the process lives")
 }
 
 impl Drop for Role {

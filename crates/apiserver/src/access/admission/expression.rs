@@ -1,6 +1,7 @@
 //! Expressions in CEL over `object`, `oldObject` and `request`. The variable `authorizer` is not there.
 
 use super::versioned::Versioned;
+use evenkeel_kube_rules::cel;
 use evenkeel_kube_rules::cost::{Cost, MOST_PER_CALL, longest};
 use kube_cel::KubeCelExt;
 use kube_cel::cel::objects::{Key, Map};
@@ -18,7 +19,7 @@ pub(super) struct Expression {
 
 impl Expression {
     pub(super) fn new(text: &str) -> Self {
-        let program = Program::compile(text).map_err(|error| error.to_string());
+        let program = cel::compile(text);
         Self {
             text: text.to_owned(),
             cost: program.as_ref().map(Cost::of).unwrap_or_default(),
@@ -37,8 +38,7 @@ impl Expression {
         if self.cost.steps(scope.longest) > MOST_PER_CALL {
             return Err(failed("operation cancelled: actual cost limit exceeded"));
         }
-        program
-            .execute(&scope.context)
+        cel::evaluating(&self.cost, || program.execute(&scope.context))
             .map_err(|error| failed(&error.to_string().to_lowercase()))
     }
 

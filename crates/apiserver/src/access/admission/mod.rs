@@ -11,6 +11,7 @@
 //! | `matching` | **pure**: which webhooks, policies and bindings a request is for |
 //! | `versioned` | **pure**: the request as they see it |
 //! | `expression` | **pure**: expressions in CEL, and what they cost |
+//! | `parameters` | **pure**: the objects that a binding names as parameters of its policy |
 //! | `policy` | **pure**: what policies have against a request |
 //! | `webhook` | webhooks, which are asked over the network |
 
@@ -18,6 +19,7 @@ pub(crate) mod certificates;
 mod expression;
 mod matching;
 mod namespace;
+mod parameters;
 mod pods;
 mod policy;
 #[cfg(test)]
@@ -30,6 +32,7 @@ mod versioned;
 mod webhook;
 
 use crate::access::rbac::Authorizer;
+use crate::kinds::Registry;
 use crate::options::Options;
 use crate::request::{Attributes, Reader};
 use evenkeel_kube_rules::status::ApiResult;
@@ -48,14 +51,14 @@ pub(crate) struct Admission {
 pub(crate) type Warnings = Vec<String>;
 
 impl Admission {
-    /// Plugins with the settings of `options`.
-    pub(crate) fn new(options: &Options, authorizer: Arc<Authorizer>) -> Self {
+    /// Plugins with the settings of `options`. `kinds`: what may be parameters of policies.
+    pub(crate) fn new(options: &Options, kinds: Arc<Registry>, authorizer: Arc<Authorizer>) -> Self {
         Self {
             tolerations: pods::TolerationSeconds {
                 not_ready: options.default_not_ready_toleration_seconds,
                 unreachable: options.default_unreachable_toleration_seconds,
             },
-            policies: policy::Policies::default(),
+            policies: policy::Policies::new(kinds),
             webhooks: webhook::Webhooks::default(),
             authorizer,
         }

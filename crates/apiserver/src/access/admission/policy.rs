@@ -1,20 +1,21 @@
 //! ValidatingAdmissionPolicies (`admissionregistration.k8s.io/v1`).
 //!
-//! Built: bindings, `matchConstraints` and `matchResources`, `matchConditions`, `variables`,
-//! `namespaceObject`, `messageExpression`, reasons, `failurePolicy`, and the actions `Deny` and `Warn`.
-//! `Audit` and `auditAnnotations` change nothing, because this server writes no audit log. A policy with
-//! `paramKind` is taken for one that fails.
+//! The action `Audit` changes nothing, because this server writes no audit log. `auditAnnotations` are
+//! evaluated, because a request is refused where that fails.
 
 use super::expression::{Conditions, Expression, Scope, named};
 use super::matching::{Constraints, GROUP, by_name, exempt};
+use super::parameters::{ParamKind, ParamRef};
 use super::versioned::Versioned;
 use super::{Warnings, merge};
 use crate::access::errors::refused;
+use crate::kinds::{Registry, Resource};
 use crate::request::{Attributes, Reader};
 use arc_swap::ArcSwapOption;
 use evenkeel_kube_rules::status::{ApiError, ApiResult};
 use kube_cel::cel::Value as Cel;
 use serde_json::{Value, json};
+use std::cell::{LazyCell, OnceCell};
 use std::sync::Arc;
 
 const POLICIES: &str = "validatingadmissionpolicies";
@@ -24,7 +25,10 @@ const LONGEST_MESSAGE: usize = 5 * 1024;
 
 /// The policies of one server.
 #[derive(Default)]
-pub(super) struct Policies(ArcSwapOption<Compiled>);
+pub(super) struct Policies {
+    kinds: Arc<Registry>,
+    compiled: ArcSwapOption<Compiled>,
+}
 
 /// All policies with their bindings, by name.
 struct Compiled {
@@ -39,7 +43,8 @@ struct Policy {
     conditions: Conditions,
     variables: Vec<(String, Expression)>,
     validations: Vec<Validation>,
-    has_parameters: bool,
+    annotations: Vec<Expression>,
+    param_kind: Option<ParamKind>,
     ignore_failures: bool,
     bindings: Vec<Binding>,
 }
@@ -55,6 +60,7 @@ struct Validation {
 struct Binding {
     name: String,
     constraints: Option<Constraints>,
+    param_ref: Option<ParamRef>,
     denies: bool,
     warns: bool,
 }
@@ -64,11 +70,27 @@ struct Binding {
 struct Objection {
     message: String,
     reason: (&'static str, u16),
+    /// It refuses the request, whatever the binding does with what its policy finds.
+    always: bool,
+}
+
+impl Objection {
+    fn always(self) -> Self {
+        Self { always: true, ..self }
+    }
 }
 
 const INVALID: (&str, u16) = ("Invalid", 422);
 
 impl Policies {
+    /// `kinds`: what may be parameters.
+    pub(super) fn new(kinds: Arc<Registry>) -> Self {
+        Self {
+            kinds,
+            compiled: ArcSwapOption::default(),
+        }
+    }
+
     /// Asks all policies; the first objection by name of policy and binding is the answer.
     pub(super) fn validate(&self, attributes: &Attributes, reader: &dyn Reader) -> ApiResult<Warnings> {
         let mut warnings = Warnings::new();
@@ -77,17 +99,21 @@ impl Policies {
         }
         let mut denial = None;
         for policy in &self.current(reader).policies {
-            for (binding, objection) in policy.objections(attributes, reader) {
+            for (binding, objection) in policy.objections(attributes, reader, &self.kinds) {
                 let by = binding.map_or(String::new(), |by| format!(" with binding '{}'", by.name));
                 let by = format!("ValidatingAdmissionPolicy '{}'{by}", policy.name);
-                let Objection { message, reason } = objection;
-                if binding.is_some_and(|binding| binding.warns) {
+                let Objection {
+                    message,
+                    reason,
+                    always,
+                } = objection;
+                if !always && binding.is_some_and(|binding| binding.warns) {
                     merge(
                         &mut warnings,
                         vec![format!("Validation failed for {by}: {message}")],
                     );
                 }
-                if denial.is_none() && binding.is_none_or(|binding| binding.denies) {
+                if denial.is_none() && (always || binding.is_some_and(|binding| binding.denies)) {
                     denial = Some((format!("{by} denied request: {message}"), reason));
                 }
             }
@@ -104,7 +130,7 @@ impl Policies {
             reader.generation(GROUP, POLICIES),
             reader.generation(GROUP, BINDINGS),
         );
-        if let Some(compiled) = self.0.load_full()
+        if let Some(compiled) = self.compiled.load_full()
             && compiled.of == of
         {
             return compiled;
@@ -116,7 +142,7 @@ impl Policies {
             of,
             policies: policies.filter(|policy| !policy.bindings.is_empty()).collect(),
         });
-        self.0.store(Some(Arc::clone(&compiled)));
+        self.compiled.store(Some(Arc::clone(&compiled)));
         compiled
     }
 }
@@ -142,7 +168,14 @@ impl Policy {
             conditions: Conditions::new(&spec["matchConditions"]),
             variables: named(&spec["variables"]),
             validations: validations.map(Validation::new).collect(),
-            has_parameters: !spec["paramKind"].is_null(),
+            annotations: spec["auditAnnotations"]
+                .as_array()
+                .into_iter()
+                .flatten()
+                .filter_map(|one| one["valueExpression"].as_str())
+                .map(Expression::new)
+                .collect(),
+            param_kind: ParamKind::new(&spec["paramKind"]),
             ignore_failures: spec["failurePolicy"] == "Ignore",
             bindings: bindings
                 .iter()
@@ -153,60 +186,96 @@ impl Policy {
     }
 
     /// What the policy has against the request, by binding. Without one: what keeps it from telling.
-    fn objections(&self, attributes: &Attributes, reader: &dyn Reader) -> Vec<(Option<&Binding>, Objection)> {
+    fn objections(
+        &self,
+        attributes: &Attributes,
+        reader: &dyn Reader,
+        kinds: &Registry,
+    ) -> Vec<(Option<&Binding>, Objection)> {
+        let unconfigured = |what: &str, why: &str| {
+            let failure = self.failure(format!("failed to configure {what}: {why}"));
+            failure.map(Objection::always)
+        };
+        let policy = |why: &str| unconfigured("policy", why).map(|why| (None, why));
         let version = match self.constraints.version_for(attributes, reader) {
             Ok(None) => return Vec::new(),
             Ok(Some(version)) => version,
-            Err(error) => {
-                let why = format!("failed to configure policy: {}", error.message);
-                return self.failure(why).map(|why| (None, why)).into_iter().collect();
-            }
+            Err(error) => return policy(&error.message).into_iter().collect(),
         };
-        let mut bound = Vec::new();
+        let resource = self
+            .param_kind
+            .as_ref()
+            .map(|kind| kind.resource(&kinds.snapshot()));
+        let resource = match resource.transpose() {
+            Ok(resource) => resource,
+            Err(why) => return policy(&why).into_iter().collect(),
+        };
+        let versioned = LazyCell::new(|| Versioned::new(attributes, &version));
+        let plain = OnceCell::new();
         let mut objections = Vec::new();
         for binding in &self.bindings {
-            match binding.is_for(attributes, reader) {
-                Ok(true) => bound.push(binding),
-                Ok(false) => {}
-                Err(error) => {
-                    let why = format!("failed to configure binding: {}", error.message);
-                    objections.extend(self.failure(why).map(|why| (Some(binding), why)));
+            match binding.inputs(attributes, resource.as_deref(), reader) {
+                Ok(Inputs::None) => {}
+                // All bindings without parameters ask the same.
+                Ok(Inputs::Plain) => {
+                    let found = plain.get_or_init(|| self.ask(attributes, reader, &versioned, &Value::Null));
+                    objections.extend(found.iter().map(|one| (Some(binding), one.clone())));
                 }
-            }
-        }
-        // Without parameters all bindings ask the same.
-        if !bound.is_empty() {
-            for objection in self.ask(attributes, reader, &Versioned::new(attributes, &version)) {
-                objections.extend(bound.iter().map(|binding| (Some(*binding), objection.clone())));
+                Ok(Inputs::Parameters(all)) => {
+                    for params in all {
+                        let found = self.ask(attributes, reader, &versioned, &params);
+                        objections.extend(found.into_iter().map(|one| (Some(binding), one)));
+                    }
+                }
+                Err(why) => {
+                    objections.extend(unconfigured("binding", &why).map(|why| (Some(binding), why)));
+                }
             }
         }
         objections
     }
 
-    /// What the validations have against the request.
-    fn ask(&self, attributes: &Attributes, reader: &dyn Reader, versioned: &Versioned) -> Vec<Objection> {
-        if self.has_parameters {
-            let why = "failed to configure policy: this server does not have paramKind".to_owned();
-            return self.failure(why).into_iter().collect();
-        }
-        let namespace = match attributes.namespace.as_str() {
-            "" => None,
-            name => reader.get("", "namespaces", "", name),
-        };
+    /// What the expressions have against the request with these parameters.
+    fn ask(
+        &self,
+        attributes: &Attributes,
+        reader: &dyn Reader,
+        versioned: &Versioned,
+        params: &Value,
+    ) -> Vec<Objection> {
         let mut scope = Scope::new(versioned);
-        scope.add("namespaceObject", namespace.as_deref().unwrap_or(&Value::Null));
+        scope.add("namespaceObject", &namespace_object(attributes, reader));
+        if self.param_kind.is_some() {
+            scope.add("params", params);
+        }
         match self.conditions.hold(&scope) {
             Ok(true) => {}
             Ok(false) => return Vec::new(),
             Err(error) => return self.failure(error).into_iter().collect(),
         }
         scope.add_variables(&self.variables);
-        let one = |validation: &Validation| match validation.expression.holds(&scope) {
+        let validation = |validation: &Validation| match validation.expression.holds(&scope) {
             Ok(true) => None,
             Ok(false) => Some(validation.objection(&scope)),
             Err(error) => self.failure(error),
         };
-        self.validations.iter().filter_map(one).collect()
+        let annotation = |expression: &Expression| match expression.evaluate(&scope) {
+            Ok(Cel::String(_) | Cel::Null) => None,
+            Ok(other) => Some(Objection {
+                message: format!(
+                    "valueExpression '{}' resulted in unsupported return type: {}. Return type must be either \
+                     string or null.",
+                    expression.text(),
+                    other.type_of()
+                ),
+                reason: INVALID,
+                always: true,
+            }),
+            Err(error) => self.failure(error).map(Objection::always),
+        };
+        let validations = self.validations.iter().filter_map(validation);
+        let annotations = self.annotations.iter().filter_map(annotation);
+        validations.chain(annotations).collect()
     }
 
     /// What a failure means under the policy's `failurePolicy`.
@@ -214,6 +283,7 @@ impl Policy {
         (!self.ignore_failures).then_some(Objection {
             message,
             reason: INVALID,
+            always: false,
         })
     }
 }
@@ -255,6 +325,7 @@ impl Validation {
         Objection {
             message,
             reason: self.reason,
+            always: false,
         }
     }
 }
@@ -274,15 +345,61 @@ impl Binding {
             constraints: spec["matchResources"]
                 .is_object()
                 .then(|| Constraints::of_resources(&spec["matchResources"])),
+            param_ref: ParamRef::new(&spec["paramRef"]),
             denies: acts("Deny"),
             warns: acts("Warn"),
         }
     }
 
-    fn is_for(&self, attributes: &Attributes, reader: &dyn Reader) -> ApiResult<bool> {
-        match &self.constraints {
-            None => Ok(true),
-            Some(constraints) => Ok(constraints.version_for(attributes, reader)?.is_some()),
+    /// With what the policy is to be asked. `resource`: where its parameters are, if it has some.
+    fn inputs(
+        &self,
+        attributes: &Attributes,
+        resource: Option<&Resource>,
+        reader: &dyn Reader,
+    ) -> Result<Inputs, String> {
+        if let Some(constraints) = &self.constraints {
+            let version = constraints.version_for(attributes, reader);
+            if version.map_err(|error| error.message)?.is_none() {
+                return Ok(Inputs::None);
+            }
+        }
+        // Upstream passes over a reference to parameters that the policy does not have.
+        match (resource, &self.param_ref) {
+            (Some(resource), Some(reference)) => reference
+                .find(resource, &attributes.namespace, reader)
+                .map(Inputs::Parameters),
+            _ => Ok(Inputs::Plain),
         }
     }
+}
+
+/// With what a policy is asked for a binding.
+enum Inputs {
+    /// It is not asked: the binding is not for such a request.
+    None,
+    /// Without parameters.
+    Plain,
+    /// With each of them.
+    Parameters(Vec<Arc<Value>>),
+}
+
+/// The namespace of the request as expressions know it; `null` for what is in none, and for namespaces.
+fn namespace_object(attributes: &Attributes, reader: &dyn Reader) -> Value {
+    let is_namespace = attributes.gvk.group.is_empty() && attributes.gvk.kind == "Namespace";
+    if attributes.namespace.is_empty() || is_namespace {
+        return Value::Null;
+    }
+    let Some(namespace) = reader.get("", "namespaces", "", &attributes.namespace) else {
+        return Value::Null;
+    };
+    let member = |name: &str| namespace.get(name).map(|value| (name.to_owned(), value.clone()));
+    let members = ["metadata", "spec", "status"].into_iter().filter_map(member);
+    let mut shown = Value::Object(members.collect());
+    if let Some(metadata) = shown["metadata"].as_object_mut() {
+        for hidden in ["managedFields", "ownerReferences"] {
+            metadata.remove(hidden);
+        }
+    }
+    shown
 }

@@ -241,15 +241,135 @@ fn policies_are_not_asked_about_policies() {
     assert!(ask(&world, &attributes).is_ok());
 }
 
-#[test]
-fn a_policy_with_parameters_fails_aloud() {
+/// A parameter: a ConfigMap with the size that is allowed.
+fn parameter(namespace: &str, name: &str, size: &str) -> Value {
+    json!({
+        "metadata": {"name": name, "namespace": namespace, "labels": {"of": "p"}}, "data": {"size": size},
+    })
+}
+
+const CONFIGURED: &str = "with binding 'b' denied request: failed to configure binding: ";
+
+/// The policy holds sizes to those of its parameters. The request is a large object in namespace `ns`.
+#[rstest]
+#[case::by_name(json!({"name": "large"}), None)]
+#[case::by_name_and_refused(json!({"name": "small"}), Some("with binding 'b' denied request: only small"))]
+#[case::in_a_namespace(json!({"name": "medium", "namespace": "other"}), Some("with binding 'b' denied request: only medium"))]
+#[case::in_another_than_that_of_the_request(json!({"name": "medium", "parameterNotFoundAction": "Allow"}), None)]
+#[case::all_of_them(json!({"selector": {"matchLabels": {"of": "p"}}}), Some("with binding 'b' denied request: only small"))]
+#[case::all_of_none(json!({"selector": {"matchLabels": {"of": "q"}}}), None)]
+#[case::every_one(json!({"selector": {}}), Some("with binding 'b' denied request: only small"))]
+#[case::missing_and_needed(
+    json!({"name": "huge", "parameterNotFoundAction": "Deny"}),
+    Some("no params found for policy binding with `Deny` parameterNotFoundAction")
+)]
+fn parameters(
+    #[case] reference: Value,
+    #[case] refused: Option<&str>,
+    #[values("Deny", "Warn")] action: &str,
+) {
     let members = json!({"paramKind": {"apiVersion": "v1", "kind": "ConfigMap"}});
-    let world = bound(policy(json!({"expression": "true"}), members));
-    assert!(
-        refusal(&world)
-            .unwrap()
-            .ends_with("this server does not have paramKind")
-    );
+    let validation = json!({
+        "expression": "object.metadata.labels.size == params.data.size && params.kind == 'ConfigMap'",
+        "messageExpression": "'only ' + params.data.size",
+    });
+    let bound = json!({"paramRef": reference, "validationActions": [action]});
+    let world = world(policy(validation, members), [binding("b", bound)]);
+    for (namespace, name) in [("ns", "large"), ("ns", "small"), ("other", "medium")] {
+        let mut object = parameter(namespace, name, name);
+        object["kind"] = json!("ConfigMap");
+        world.put("", "configmaps", object);
+    }
+    let answer = ask(&world, &create(config_map(json!({"size": "large"}))));
+    let is_found = refused.is_none_or(|text| text.contains("only"));
+    match (refused, action) {
+        (None, _) => assert_eq!(answer.unwrap(), Vec::<String>::new()),
+        (Some(_), "Warn") if is_found => assert_eq!(answer.unwrap().len(), 1),
+        (Some(text), _) => {
+            let message = answer.unwrap_err().message;
+            assert!(message.ends_with(text), "{message}");
+            assert_eq!(message.contains(CONFIGURED), !is_found, "{message}");
+        }
+    }
+}
+
+#[rstest]
+#[case::of_an_unknown_kind(
+    json!({"apiVersion": "x.io/v1", "kind": "Size"}), json!({"name": "a"}),
+    Some("ValidatingAdmissionPolicy 'p' denied request: failed to configure policy: failed to find resource \
+          referenced by paramKind: 'x.io/v1, Kind=Size'")
+)]
+#[case::of_an_unknown_kind_of_the_core(
+    json!({"apiVersion": "v1", "kind": "Size"}), json!({"name": "a"}), Some("paramKind: '/v1, Kind=Size'")
+)]
+#[case::of_no_namespace_in_one(
+    json!({"apiVersion": "v1", "kind": "Node"}), json!({"name": "a", "namespace": "ns"}),
+    Some("paramRef.namespace must not be provided for a cluster-scoped `paramKind`")
+)]
+#[case::not_referred_to(json!({"apiVersion": "v1", "kind": "ConfigMap"}), Value::Null, None)]
+#[case::referred_to_for_nothing(Value::Null, json!({"name": "a"}), None)]
+fn parameters_that_are_configured_wrongly(
+    #[case] kind: Value,
+    #[case] reference: Value,
+    #[case] refused: Option<&str>,
+    #[values("Fail", "Ignore")] failure_policy: &str,
+) {
+    let expression = if kind.is_null() { "true" } else { "params == null" };
+    let members = json!({"paramKind": kind, "failurePolicy": failure_policy});
+    let policy = policy(json!({"expression": expression}), members);
+    let world = world(policy, [binding("b", json!({"paramRef": reference}))]);
+    let said = refusal(&world);
+    match refused {
+        Some(text) if failure_policy == "Fail" => assert!(said.as_ref().unwrap().contains(text), "{said:?}"),
+        _ => assert_eq!(said, None),
+    }
+}
+
+#[test]
+fn parameters_of_a_namespace_need_one() {
+    let members = json!({"paramKind": {"apiVersion": "v1", "kind": "ConfigMap"}});
+    let bound = binding("b", json!({"paramRef": {"name": "large"}}));
+    let world = world(policy(json!({"expression": "true"}), members), [bound]);
+    let mut attributes = create(config_map(json!({})));
+    attributes.namespace.clear();
+    let said = ask(&world, &attributes).unwrap_err().message;
+    let why = "cannot use namespaced paramRef in policy binding that matches cluster-scoped resources";
+    assert!(said.ends_with(&format!("{CONFIGURED}{why}")), "{said}");
+}
+
+/// Nothing is written, and an annotation that cannot be made refuses the request all the same.
+#[rstest]
+#[case::a_text("'size ' + object.metadata.labels.size", None)]
+#[case::nothing("null", None)]
+#[case::fails("object.nothing", Some(("Fail", "no such key: nothing")))]
+#[case::another_type("1", Some(("", "unsupported return type: int. Return type must be either string or null.")))]
+fn annotations_of_an_audit(
+    #[case] expression: &str,
+    #[case] refused: Option<(&str, &str)>,
+    #[values("Fail", "Ignore")] failure_policy: &str,
+) {
+    let annotation = json!({"key": "k", "valueExpression": expression});
+    let members = json!({"auditAnnotations": [annotation], "failurePolicy": failure_policy});
+    let warns = binding("b", json!({"validationActions": ["Warn"]}));
+    let world = world(policy(json!({"expression": "true"}), members), [warns]);
+    let said = refusal(&world);
+    match refused {
+        Some((only, text)) if only.is_empty() || only == failure_policy => {
+            assert!(said.as_ref().unwrap().ends_with(text), "{said:?}");
+        }
+        _ => assert_eq!(said, None),
+    }
+}
+
+#[test]
+fn a_namespace_is_in_no_namespace() {
+    let mut one = policy(json!({"expression": "namespaceObject == null"}), json!({}));
+    one["spec"]["matchConstraints"]["resourceRules"][0]["resources"] = json!(["namespaces"]);
+    let world = bound(one);
+    let mut attributes = create(json!({"metadata": {"name": "ns"}}));
+    attributes.gvk.kind = "Namespace".to_owned();
+    attributes.gvr.resource = "namespaces".to_owned();
+    assert_eq!(ask(&world, &attributes).unwrap(), Vec::<String>::new());
 }
 
 /// Loops within loops over a long list end before they begin.

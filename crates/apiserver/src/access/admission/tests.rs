@@ -55,7 +55,11 @@ fn world() -> Objects {
 }
 
 async fn admit(mut attributes: Attributes) -> ApiResult<Value> {
-    let admission = Admission::new(&Options::default(), Arc::new(Authorizer::new(true)));
+    let admission = Admission::new(
+        &Options::default(),
+        Arc::default(),
+        Arc::new(Authorizer::new(true)),
+    );
     admission.mutate(&mut attributes, &world(), &|_| {}).await?;
     Ok(attributes.object.unwrap())
 }

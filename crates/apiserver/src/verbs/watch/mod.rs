@@ -2,9 +2,9 @@
 
 mod frame;
 
+use crate::kinds::convert::{is_identity, to_served};
 use crate::store::{Change, Event, HistoryError, Table};
 use crate::verbs::context::{Answer, Content, Context};
-use crate::verbs::convert::{is_identity, to_served};
 use crate::verbs::read::{ListOptions, Selector, presented};
 use bytes::{Bytes, BytesMut};
 use evenkeel_kube_rules::status::{ApiError, ApiResult};
