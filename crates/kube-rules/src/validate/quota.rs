@@ -1,6 +1,7 @@
 //! Names and amounts of resources, LimitRanges and ResourceQuotas.
 
 use super::errors::{Errors, has, items, text};
+use super::resources::{is_extended, is_native};
 use crate::names;
 use evenkeel_kube_values::Quantity;
 use serde_json::{Value, json};
@@ -86,16 +87,6 @@ pub(super) fn container_resource(name: &str, field: &str, errors: &mut Errors) {
             "doesn't follow extended resource name standard",
         );
     }
-}
-
-fn is_native(name: &str) -> bool {
-    !name.contains('/') || name.contains("kubernetes.io/")
-}
-
-fn is_extended(name: &str) -> bool {
-    !is_native(name)
-        && !name.starts_with("requests.")
-        && names::qualified(&format!("requests.{name}")).is_empty()
 }
 
 fn quantity(value: &Value) -> Option<Quantity> {

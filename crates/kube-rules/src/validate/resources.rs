@@ -53,11 +53,11 @@ pub(super) enum Owner {
 }
 
 /// Whether a resource is one of Kubernetes' own.
-fn is_native(name: &str) -> bool {
+pub(super) fn is_native(name: &str) -> bool {
     !name.contains('/') || name.contains("kubernetes.io/")
 }
 
-fn is_extended(name: &str) -> bool {
+pub(super) fn is_extended(name: &str) -> bool {
     !is_native(name)
         && !name.starts_with("requests.")
         && names::qualified(&format!("requests.{name}")).is_empty()

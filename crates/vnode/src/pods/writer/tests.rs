@@ -80,7 +80,7 @@ async fn a_status_is_written_and_what_others_wrote_stays() {
     bench.post(
         &pod,
         json!({"phase": "Running", "message": "m", "podIP": "10.0.0.1", "podIPs": [{"ip": "10.0.0.1"}],
-            "hostIPs": [{"ip": "10.9.9.9"}], "conditions": [{"type": "Ready", "status": "False", "reason": "r", "message": "m"}]}),
+            "hostIP": "10.9.9.9", "hostIPs": [{"ip": "10.9.9.9"}], "conditions": [{"type": "Ready", "status": "False", "reason": "r", "message": "m"}]}),
     );
     let (uid, input) = bench.told().await;
     assert_eq!(uid, pod.uid);
@@ -92,7 +92,7 @@ async fn a_status_is_written_and_what_others_wrote_stays() {
 
     bench.post(
         &pod,
-        json!({"phase": "Running", "podIP": "10.0.0.2", "podIPs": [{"ip": "10.0.0.2"}], "hostIPs": [{"ip": "10.9.9.9"}],
+        json!({"phase": "Running", "podIP": "10.0.0.2", "podIPs": [{"ip": "10.0.0.2"}], "hostIP": "10.9.9.9", "hostIPs": [{"ip": "10.9.9.9"}],
             "conditions": [{"type": "Ready", "status": "True"}]}),
     );
     bench.told().await;
