@@ -33,13 +33,8 @@ impl Cost {
     }
 
     /// How many parts of the expression lie within each other.
-    pub(crate) fn depth(&self) -> usize {
+    pub fn depth(&self) -> usize {
         self.depth
-    }
-
-    /// The cost of whatever is deeper.
-    pub(crate) fn deeper(self, other: Self) -> Self {
-        if other.depth > self.depth { other } else { self }
     }
 
     /// The steps of one evaluation where the longest list or map has so many items.

@@ -16,8 +16,8 @@ pub(super) struct Rules {
     schema: CompiledSchema,
     /// What the rules cost, by their texts.
     costs: BTreeMap<String, Cost>,
-    /// That of the deepest one.
-    deepest: Cost,
+    /// How many parts of the deepest one lie within each other.
+    depth: usize,
 }
 
 /// The compiled rules of a schema; `None` where it has none.
@@ -26,7 +26,7 @@ pub(super) fn compile(document: &Value) -> Option<Rules> {
     add_costs(&mut document, &mut costs);
     (!costs.is_empty()).then(|| Rules {
         schema: cel::compiling(|| compile_schema(&document)),
-        deepest: costs.values().cloned().fold(Cost::default(), Cost::deeper),
+        depth: costs.values().map(Cost::depth).max().unwrap_or(0),
         costs,
     })
 }
@@ -138,7 +138,7 @@ pub(super) fn add(
         });
         return;
     }
-    let validated = cel::evaluating(&rules.deepest, || {
+    let validated = cel::evaluating(rules.depth, || {
         Validator::new().validate_compiled(&rules.schema, new, old)
     });
     let Err(broken) = validated else {

@@ -13,7 +13,7 @@ mod tests;
 mod workload;
 
 use crate::gvk::Gvk;
-use crate::strategy;
+use crate::strategy::{self, items};
 use serde_json::{Map, Value, json};
 
 /// Sets the defaults of a built-in kind. Idempotent. (Custom resources: `crd::CustomKind::apply_defaults`.)
@@ -106,15 +106,6 @@ fn members(value: &mut Value) -> Option<&mut Map<String, Value>> {
         *value = json!({});
     }
     value.as_object_mut()
-}
-
-/// The items of a member that is a list.
-fn items<'a>(object: &'a mut Value, name: &str) -> impl Iterator<Item = &'a mut Value> {
-    object
-        .get_mut(name)
-        .and_then(Value::as_array_mut)
-        .into_iter()
-        .flatten()
 }
 
 /// A member that is there and not null.

@@ -1,6 +1,6 @@
 //! Rules of single kinds.
 
-use super::{qos_class, restore};
+use super::{qos_class, remove, restore};
 use crate::gvk::Gvk;
 use serde_json::{Value, json};
 
@@ -73,7 +73,9 @@ pub(super) fn prepare(gvk: &Gvk, object: &mut Value) {
         ("batch", "Job") => job_selector(object),
         ("", "ServiceAccount") => names_of_secrets(object),
         // Behind gates that are closed, or of a feature that is gone.
-        ("storage.k8s.io", "CSIDriver") => remove(&mut object["spec"], "preventPodSchedulingIfMissing"),
+        ("storage.k8s.io", "CSIDriver") => {
+            remove(&mut object["spec"], "preventPodSchedulingIfMissing");
+        }
         ("discovery.k8s.io", "EndpointSlice") => {
             // Version 1 of the group has no topology of its own any more.
             let endpoints = object.get_mut("endpoints").and_then(Value::as_array_mut);
@@ -82,12 +84,6 @@ pub(super) fn prepare(gvk: &Gvk, object: &mut Value) {
             }
         }
         _ => {}
-    }
-}
-
-fn remove(object: &mut Value, name: &str) {
-    if let Some(members) = object.as_object_mut() {
-        members.remove(name);
     }
 }
 

@@ -69,6 +69,22 @@ fn generation(gvk: &Gvk) -> Generation {
     }
 }
 
+/// The items of a member that is a list.
+pub(crate) fn items<'a>(object: &'a mut Value, name: &str) -> impl Iterator<Item = &'a mut Value> {
+    object
+        .get_mut(name)
+        .and_then(Value::as_array_mut)
+        .into_iter()
+        .flatten()
+}
+
+/// Removes a member; whether it was there.
+fn remove(object: &mut Value, name: &str) -> bool {
+    object
+        .as_object_mut()
+        .is_some_and(|members| members.remove(name).is_some())
+}
+
 /// Before a create is validated: drops status where the kind has the subresource, sets initial status and
 /// generation. Includes what upstream's admission plugins do that need nothing but the object: protection
 /// finalizers of volumes, the `not-ready` taint of new nodes, the finalizer of namespaces.

@@ -1,5 +1,6 @@
 //! Pods and pod templates before they are validated: fields behind closed gates, and what new pods get.
 
+use super::{items, remove};
 use crate::gvk::Gvk;
 use serde_json::{Value, json};
 
@@ -10,20 +11,6 @@ const TERMS: [&str; 2] = [
     "requiredDuringSchedulingIgnoredDuringExecution",
     "preferredDuringSchedulingIgnoredDuringExecution",
 ];
-
-fn items<'a>(object: &'a mut Value, name: &str) -> impl Iterator<Item = &'a mut Value> {
-    object
-        .get_mut(name)
-        .and_then(Value::as_array_mut)
-        .into_iter()
-        .flatten()
-}
-
-fn remove(object: &mut Value, name: &str) -> bool {
-    object
-        .as_object_mut()
-        .is_some_and(|members| members.remove(name).is_some())
-}
 
 /// Drops fields whose gates are closed in 1.36. None of them is ever stored, so that an update need not look
 /// at the old object.

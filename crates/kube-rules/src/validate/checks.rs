@@ -4,6 +4,7 @@ use super::errors::{Errors, has, text};
 use crate::gofmt::go_quote;
 use crate::status::FieldError;
 use evenkeel_kube_values::Quantity;
+use regex::Regex;
 use serde_json::{Value, json};
 
 /// What may be asked of a path of the host.
@@ -112,6 +113,11 @@ impl Errors {
 /// A whole number; absent is zero.
 pub(super) fn integer(value: &Value) -> i64 {
     value.as_i64().unwrap_or(0)
+}
+
+/// A pattern that is part of this crate.
+pub(super) fn pattern(text: &str) -> Regex {
+    Regex::new(text).expect("the pattern is written here")
 }
 
 /// An amount.

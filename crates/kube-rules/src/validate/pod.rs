@@ -1,6 +1,6 @@
 //! Pods and pod templates.
 
-use super::checks::{count, integer, is_true};
+use super::checks::{count, integer, is_true, pattern};
 use super::container::{self, Scope};
 use super::errors::{Errors, has, items, text};
 use super::pod_security::Tolerance;
@@ -12,8 +12,7 @@ use std::sync::LazyLock;
 
 /// A name of several labels, of which each may hold underscores.
 const UNDERSCORED: &str = r"_?[a-z0-9]([-_a-z0-9]*[a-z0-9])?(\._?[a-z0-9]([-_a-z0-9]*[a-z0-9])?)*";
-static SEARCH: LazyLock<Regex> =
-    LazyLock::new(|| Regex::new(&format!("^{UNDERSCORED}$")).expect("the pattern is written here"));
+static SEARCH: LazyLock<Regex> = LazyLock::new(|| pattern(&format!("^{UNDERSCORED}$")));
 
 /// A pod, but for its metadata.
 pub(super) fn pod(object: &Value, old: Option<&Value>, errors: &mut Errors) {

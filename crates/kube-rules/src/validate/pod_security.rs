@@ -1,6 +1,6 @@
 //! Security contexts, and what one operating system or the other has not.
 
-use super::checks::{containers, is_true, members};
+use super::checks::{containers, is_true, members, pattern};
 use super::errors::{Errors, has, items, text};
 use crate::names;
 use crate::strategy::APPARMOR_OF;
@@ -18,10 +18,6 @@ pub(super) const SECCOMP: &str = "seccomp.security.alpha.kubernetes.io/pod";
 pub(super) const SECCOMP_OF: &str = "container.seccomp.security.alpha.kubernetes.io/";
 const DELETION_COST: &str = "controller.kubernetes.io/pod-deletion-cost";
 const LOCALHOST: &str = "localhost/";
-
-fn pattern(text: &str) -> Regex {
-    Regex::new(text).expect("the pattern is written here")
-}
 
 static SYSCTL_NAME: LazyLock<Regex> = LazyLock::new(|| pattern(SYSCTL));
 static NETBIOS: LazyLock<Regex> = LazyLock::new(|| pattern(r#"^[^\\/:\*\?"<>|\.][^\\/:\*\?"<>|]{0,14}$"#));

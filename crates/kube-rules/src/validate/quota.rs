@@ -1,5 +1,6 @@
 //! Names and amounts of resources, LimitRanges and ResourceQuotas.
 
+use super::checks::quantity;
 use super::errors::{Errors, has, items, text};
 use super::resources::{is_extended, is_native};
 use crate::names;
@@ -87,10 +88,6 @@ pub(super) fn container_resource(name: &str, field: &str, errors: &mut Errors) {
             "doesn't follow extended resource name standard",
         );
     }
-}
-
-fn quantity(value: &Value) -> Option<Quantity> {
-    value.as_str().and_then(|text| Quantity::parse(text).ok())
 }
 
 /// An amount that is not below zero; absent is fine.

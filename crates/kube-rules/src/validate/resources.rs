@@ -305,7 +305,7 @@ pub(super) fn of_pod(spec: &Value, path: &str, claims: &[&str], errors: &mut Err
 pub(crate) fn aggregate(spec: &Value, list: &str) -> Map<String, Value> {
     let add = |sum: &mut Map<String, Value>, more: &Value| {
         for (name, amount) in members(more) {
-            let total = match (sum.get(name).and_then(quantity_of), quantity(amount)) {
+            let total = match (sum.get(name).and_then(quantity), quantity(amount)) {
                 (Some(before), Some(amount)) => before.plus(amount).to_string(),
                 _ => amount.as_str().unwrap_or_default().to_owned(),
             };
@@ -314,7 +314,7 @@ pub(crate) fn aggregate(spec: &Value, list: &str) -> Map<String, Value> {
     };
     let raise = |most: &mut Map<String, Value>, other: &Value| {
         for (name, amount) in members(other) {
-            if most.get(name).and_then(quantity_of) < quantity(amount) {
+            if most.get(name).and_then(quantity) < quantity(amount) {
                 most.insert(name.clone(), amount.clone());
             }
         }
@@ -337,8 +337,4 @@ pub(crate) fn aggregate(spec: &Value, list: &str) -> Map<String, Value> {
     }
     raise(&mut sum, &Value::Object(start));
     sum
-}
-
-fn quantity_of(value: &Value) -> Option<Quantity> {
-    quantity(value)
 }

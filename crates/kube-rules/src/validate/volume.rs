@@ -1,6 +1,6 @@
 //! Volumes of pods.
 
-use super::checks::{HOST_PATH_TYPES, first_of, integer, is_true, members, quantity};
+use super::checks::{HOST_PATH_TYPES, first_of, integer, is_true, members, pattern, quantity};
 use super::container::pull_policy;
 use super::environment::{self, Target};
 use super::errors::{Errors, has, items, text};
@@ -63,10 +63,6 @@ const OTHER_METADATA: [&str; 13] = [
     "finalizers",
     "managedFields",
 ];
-
-fn pattern(text: &str) -> Regex {
-    Regex::new(text).expect("the pattern is written here")
-}
 
 static IQN: LazyLock<Regex> =
     LazyLock::new(|| pattern(r"iqn\.\d{4}-\d{2}\.([[:alnum:]\-.]+)(:[^,;*&$|\s]+)$"));

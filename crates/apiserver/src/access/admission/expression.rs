@@ -38,7 +38,7 @@ impl Expression {
         if self.cost.steps(scope.longest) > MOST_PER_CALL {
             return Err(failed("operation cancelled: actual cost limit exceeded"));
         }
-        cel::evaluating(&self.cost, || program.execute(&scope.context))
+        cel::evaluating(self.cost.depth(), || program.execute(&scope.context))
             .map_err(|error| failed(&error.to_string().to_lowercase()))
     }
 

@@ -211,6 +211,7 @@ impl Policy {
             Err(why) => return policy(&why).into_iter().collect(),
         };
         let versioned = LazyCell::new(|| Versioned::new(attributes, &version));
+        let namespace = LazyCell::new(|| namespace_object(attributes, reader));
         let plain = OnceCell::new();
         let mut objections = Vec::new();
         for binding in &self.bindings {
@@ -218,12 +219,12 @@ impl Policy {
                 Ok(Inputs::None) => {}
                 // All bindings without parameters ask the same.
                 Ok(Inputs::Plain) => {
-                    let found = plain.get_or_init(|| self.ask(attributes, reader, &versioned, &Value::Null));
+                    let found = plain.get_or_init(|| self.ask(&versioned, &namespace, &Value::Null));
                     objections.extend(found.iter().map(|one| (Some(binding), one.clone())));
                 }
                 Ok(Inputs::Parameters(all)) => {
                     for params in all {
-                        let found = self.ask(attributes, reader, &versioned, &params);
+                        let found = self.ask(&versioned, &namespace, &params);
                         objections.extend(found.into_iter().map(|one| (Some(binding), one)));
                     }
                 }
@@ -236,15 +237,9 @@ impl Policy {
     }
 
     /// What the expressions have against the request with these parameters.
-    fn ask(
-        &self,
-        attributes: &Attributes,
-        reader: &dyn Reader,
-        versioned: &Versioned,
-        params: &Value,
-    ) -> Vec<Objection> {
+    fn ask(&self, versioned: &Versioned, namespace: &Value, params: &Value) -> Vec<Objection> {
         let mut scope = Scope::new(versioned);
-        scope.add("namespaceObject", &namespace_object(attributes, reader));
+        scope.add("namespaceObject", namespace);
         if self.param_kind.is_some() {
             scope.add("params", params);
         }
