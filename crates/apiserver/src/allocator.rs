@@ -183,6 +183,7 @@ fn fill(used: &mut Used, before: &Used, spec: &mut Value, taken: &mut Used, name
     if spec["ipFamilyPolicy"].is_null() {
         spec["ipFamilyPolicy"] = json!("SingleStack");
     }
+    let spec_type = spec["type"].as_str().unwrap_or_default().to_owned();
     let of_nodes = spec["type"] == "NodePort"
         || (spec["type"] == "LoadBalancer" && spec["allocateLoadBalancerNodePorts"] != false);
     for (index, port) in spec
@@ -193,7 +194,9 @@ fn fill(used: &mut Used, before: &Used, spec: &mut Value, taken: &mut Used, name
         .enumerate()
     {
         let wanted = port["nodePort"].as_u64().unwrap_or(0);
-        if wanted == 0 && !of_nodes {
+        // Of another type it is refused, or it is a choice of a balancer's user.
+        let asked = wanted != 0 && matches!(spec_type.as_str(), "NodePort" | "LoadBalancer");
+        if !of_nodes && !asked {
             continue;
         }
         let number = used.port(wanted, before, taken).map_err(|why| {

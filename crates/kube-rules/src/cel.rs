@@ -2,6 +2,7 @@
 //! large enough for them.
 
 use kube_cel::cel::Program;
+use kube_cel::cel::common::ast::{EntryExpr, Expr, IdedEntryExpr, IdedExpr};
 
 /// How many brackets and conditions may lie within each other. Upstream takes 250.
 const MOST_NESTED: usize = 50;
@@ -19,11 +20,51 @@ const STACK_OF_REST: usize = 256 << 10;
 /// The reason, in the words of the parser where it is the parser's.
 pub fn compile(text: &str) -> Result<Program, String> {
     check(text)?;
-    compiling(|| Program::compile(text)).map_err(|error| error.to_string())
+    // Lines of the text are shown as Go's library shows them, behind a blank.
+    let program =
+        compiling(|| Program::compile(text)).map_err(|error| error.to_string().replace("\n| ", "\n | "))?;
+    // No type has a name here, and the evaluation would end in a panic.
+    match compiling(|| message(program.expression()).map(str::to_owned)) {
+        Some(name) => Err(format!("undeclared reference to '{name}' (in container '')")),
+        None => Ok(program),
+    }
+}
+
+/// The type of a message that the expression makes, as in `Name{field: 1}`.
+fn message(expression: &IdedExpr) -> Option<&str> {
+    match &expression.expr {
+        Expr::Struct(made) => Some(&made.type_name),
+        Expr::Call(call) => call
+            .target
+            .as_deref()
+            .into_iter()
+            .chain(&call.args)
+            .find_map(message),
+        Expr::Comprehension(of) => [
+            &of.iter_range,
+            &of.accu_init,
+            &of.loop_cond,
+            &of.loop_step,
+            &of.result,
+        ]
+        .into_iter()
+        .find_map(message),
+        Expr::List(list) => list.elements.iter().find_map(message),
+        Expr::Map(map) => map.entries.iter().find_map(message_of_entry),
+        Expr::Select(select) => message(&select.operand),
+        Expr::Unspecified | Expr::Ident(_) | Expr::Literal(_) => None,
+    }
+}
+
+fn message_of_entry(entry: &IdedEntryExpr) -> Option<&str> {
+    match &entry.expr {
+        EntryExpr::StructField(_) => None,
+        EntryExpr::MapEntry(entry) => message(&entry.key).or_else(|| message(&entry.value)),
+    }
 }
 
 /// Whether an expression is no deeper than the parser bears.
-pub(crate) fn check(text: &str) -> Result<(), String> {
+fn check(text: &str) -> Result<(), String> {
     let (mut open, mut deepest, mut conditions, mut parts) = (0_usize, 0, 0, 0);
     let mut rest = text;
     while let Some(next) = rest.chars().next() {
@@ -90,6 +131,22 @@ mod tests {
     use super::*;
     use crate::cost::Cost;
     use rstest::rstest;
+
+    #[rstest]
+    #[case::alone("Object{a: 1}")]
+    #[case::in_a_list("[1, Object{}]")]
+    #[case::in_a_map("{'a': {'b': Object{}}}")]
+    #[case::as_a_key("{Object{}: 1}")]
+    #[case::as_an_argument("size(Object{})")]
+    #[case::as_a_target("Object{}.size()")]
+    #[case::of_which_a_member_is_read("Object{a: 1}.a")]
+    #[case::in_a_loop("[1].all(x, Object{}.a)")]
+    fn messages_are_refused(#[case] text: &str) {
+        assert_eq!(
+            compile(text).unwrap_err(),
+            "undeclared reference to 'Object' (in container '')"
+        );
+    }
 
     #[rstest]
     #[case::brackets("(".repeat(50) + "1" + &")".repeat(50), true)]

@@ -47,7 +47,7 @@ pub mod dry_run;
 mod godump;
 pub mod gofmt;
 pub mod gvk;
-mod names;
+pub mod names;
 pub mod patch;
 pub mod protobuf;
 pub mod schema;

@@ -1,5 +1,8 @@
 //! Syntax of names, labels and the like, with upstream's texts.
 
+/// Characters of a DNS subdomain.
+pub(crate) const SUBDOMAIN_LIMIT: usize = 253;
+
 const LABEL_FMT: &str = "[a-z0-9]([-a-z0-9]*[a-z0-9])?";
 const SUBDOMAIN_TEXT: &str = "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and end with an alphanumeric character";
 const LABEL_TEXT: &str = "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end with an alphanumeric character";
@@ -33,8 +36,8 @@ fn too_long_label(most: usize) -> String {
 /// What is wrong with a DNS-1123 subdomain.
 pub(crate) fn dns_subdomain(name: &str) -> Vec<String> {
     let mut errors = Vec::new();
-    if name.len() > 253 {
-        errors.push(too_long(253));
+    if name.len() > SUBDOMAIN_LIMIT {
+        errors.push(too_long(SUBDOMAIN_LIMIT));
     }
     if !name.split('.').all(is_label) {
         let regex = format!("{LABEL_FMT}(\\.{LABEL_FMT})*");
@@ -167,8 +170,8 @@ pub(crate) fn config_key(key: &str) -> Vec<String> {
 /// What is wrong with a host name that begins with `*.`.
 pub(crate) fn wildcard_subdomain(name: &str) -> Vec<String> {
     let mut errors = Vec::new();
-    if name.len() > 253 {
-        errors.push(too_long(253));
+    if name.len() > SUBDOMAIN_LIMIT {
+        errors.push(too_long(SUBDOMAIN_LIMIT));
     }
     let rest = name.strip_prefix("*.");
     if !rest.is_some_and(|rest| rest.split('.').all(is_label)) {
@@ -216,7 +219,7 @@ pub(crate) fn header_name(name: &str) -> Vec<String> {
 }
 
 /// What is wrong with a path segment used as a name (RBAC objects, endpoints).
-pub(crate) fn path_segment(name: &str) -> Vec<String> {
+pub fn path_segment(name: &str) -> Vec<String> {
     if name == "." || name == ".." {
         return vec![format!("may not be '{name}'")];
     }

@@ -45,10 +45,32 @@ fn parse(text: &str, layout: &str) -> Result<Timestamp, String> {
     {
         return Ok(time);
     }
-    // Go says which element of the layout failed; the first is by far the most common.
+    // Go says which element of the layout failed; the first is by far the most common, and the last is text
+    // after a time that is whole.
+    if let Some((rest, extra)) = text.find('Z').map(|at| text.split_at(at + 1))
+        && !extra.is_empty()
+        && parse(rest, layout).is_ok()
+    {
+        return Err(format!(
+            "parsing time {}: extra text: {}",
+            quoted(text),
+            quoted(extra)
+        ));
+    }
+    let text = quoted(text);
     Err(format!(
-        "parsing time {text:?} as {layout:?}: cannot parse {text:?} as \"2006\""
+        "parsing time {text} as {layout:?}: cannot parse {text} as \"2006\""
     ))
+}
+
+/// As Go's package of times quotes: bytes beyond ASCII one by one.
+fn quoted(text: &str) -> String {
+    let quoted = text.bytes().map(|byte| match byte {
+        b'"' | b'\\' => format!("\\{}", char::from(byte)),
+        b' '..=b'~' | 0x7f => char::from(byte).to_string(),
+        other => format!("\\x{other:02x}"),
+    });
+    format!("\"{}\"", quoted.collect::<String>())
 }
 
 #[cfg(test)]
@@ -70,6 +92,14 @@ mod tests {
             "2026-01-02T03:04:05.123456Z"
         );
         assert!(seconds("yesterday").is_err());
+        assert_eq!(
+            seconds("2026-01-02T03:04:05Z!").unwrap_err(),
+            "parsing time \"2026-01-02T03:04:05Z!\": extra text: \"!\""
+        );
+        assert_eq!(
+            seconds("\"é").unwrap_err(),
+            r#"parsing time "\"\xc3\xa9" as "2006-01-02T15:04:05Z07:00": cannot parse "\"\xc3\xa9" as "2006""#
+        );
         assert!(seconds("2026-01-02").is_err());
     }
 }

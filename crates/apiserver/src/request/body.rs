@@ -39,7 +39,19 @@ pub(crate) fn delete_options(content_type: &str, body: &[u8]) -> ApiResult<Value
             })
             .map_err(|error| error.to_string()),
     };
-    decoded.map_err(|error| ApiError::bad_request(format!("cannot decode the request body: {error}")))
+    let options =
+        decoded.map_err(|error| ApiError::bad_request(format!("cannot decode the request body: {error}")))?;
+    let kind = options["kind"].as_str().unwrap_or_default();
+    if !matches!(kind, "" | "DeleteOptions") {
+        let version = options["apiVersion"]
+            .as_str()
+            .filter(|version| !version.is_empty())
+            .unwrap_or("meta.k8s.io/v1");
+        return Err(ApiError::bad_request(format!(
+            "no kind {kind:?} is registered for version {version:?} in scheme \"pkg/runtime/scheme.go:111\""
+        )));
+    }
+    Ok(options)
 }
 
 /// Every object has metadata, be it empty.

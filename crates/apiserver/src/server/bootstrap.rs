@@ -3,7 +3,7 @@
 use crate::access::rbac;
 use crate::state::Shared;
 use crate::store::{Table, key};
-use crate::verbs::write::new_uid;
+use crate::verbs::naming::new_uid;
 use evenkeel_kube_rules::defaults;
 use evenkeel_kube_rules::gvk::Gvk;
 use evenkeel_kube_rules::gvk::split_api_version;

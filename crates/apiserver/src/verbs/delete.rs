@@ -2,7 +2,7 @@
 
 use super::context::{Answer, Content, Context, List};
 use super::hooks::{self, Special};
-use super::read::{Selector, presented};
+use super::read::{self, presented};
 use crate::kinds::convert::to_served;
 use crate::request::Operation;
 use crate::request::body;
@@ -62,6 +62,10 @@ impl DeleteOptions {
         // As old clients expect, whose pods outlive what made them.
         if job || (gvr.group.is_empty() && gvr.resource == "replicationcontrollers") {
             options.by_default = Some(Propagation::Orphan);
+        }
+        // Nothing depends on an event.
+        if gvr.resource == "events" {
+            options.propagation = None;
         }
         if job && options.propagation.is_none() {
             context.warn(vec![PODS_STAY.to_owned()]);
@@ -140,6 +144,23 @@ impl DeleteOptions {
         })
     }
 
+    /// The same for a namespace, of which upstream checks this beforehand, in words of its own.
+    fn check_namespace(&self, context: &Context, name: &str, stored: &Value) -> ApiResult<()> {
+        for (what, field, wanted) in [
+            ("UID", "uid", &self.uid),
+            ("ResourceVersion", "resourceVersion", &self.resource_version),
+        ] {
+            let found = stored["metadata"][field].as_str().unwrap_or_default();
+            if let Some(wanted) = wanted.as_ref().filter(|wanted| *wanted != found) {
+                let why = format!(
+                    "Precondition failed: {what} in precondition: {wanted}, {what} in object meta: {found}"
+                );
+                return Err(context.conflict(name, &why));
+            }
+        }
+        Ok(())
+    }
+
     /// 409 for an object that is not the one that was meant.
     pub(crate) fn check(&self, group: &str, kind: &str, name: &str, stored: &Value) -> ApiResult<()> {
         let metadata = &stored["metadata"];
@@ -213,14 +234,7 @@ fn plan(kind: &str, stored: &Value, options: &DeleteOptions, now: Timestamp) -> 
         bump_generation(&mut object);
         grace = Some(period);
     }
-    let finalizers = finalizers(metadata, options);
-    let held = !finalizers.is_empty();
-    if held || metadata["finalizers"].is_array() {
-        object["metadata"]["finalizers"] = json!(finalizers);
-        if !held && let Some(metadata) = object["metadata"].as_object_mut() {
-            metadata.remove("finalizers");
-        }
-    }
+    let held = set_finalizers(&mut object, options);
     match grace {
         Some(0) if !held => Plan::MarkAndRemove(object),
         Some(_) => Plan::Mark(object),
@@ -256,6 +270,20 @@ fn bump_generation(object: &mut Value) {
     {
         object["metadata"]["generation"] = json!(generation + 1);
     }
+}
+
+/// Sets the finalizers as the propagation wants them, and tells whether there are any.
+pub(crate) fn set_finalizers(object: &mut Value, options: &DeleteOptions) -> bool {
+    let finalizers = finalizers(&object["metadata"], options);
+    let held = !finalizers.is_empty();
+    if let Some(metadata) = object["metadata"].as_object_mut() {
+        if held {
+            metadata.insert("finalizers".to_owned(), json!(finalizers));
+        } else {
+            metadata.remove("finalizers");
+        }
+    }
+    held
 }
 
 /// The finalizers after the garbage collector's own are set as the propagation wants them.
@@ -306,8 +334,11 @@ pub(crate) async fn remove(
     let (store, table, key) = (&context.server.store, context.table(), context.key_of(name));
     for _ in 0..ATTEMPTS {
         let stored = store.get(&table, &key).ok_or_else(|| context.not_found(name))?;
+        if hooks::is_core(context, "namespaces") {
+            options.check_namespace(context, name, &stored)?;
+        }
         options.check(
-            &context.resource.gvk().group,
+            &context.resource.stored_gvk().group,
             &context.resource.kind,
             name,
             &stored,
@@ -316,7 +347,7 @@ pub(crate) async fn remove(
             ask_admission(context, name, &stored, options.dry_run).await?;
         }
         let now = Timestamp::now();
-        let plan = match hooks::deletion_of_special(context, &stored, now) {
+        let plan = match hooks::deletion_of_special(context, &stored, options, now) {
             Special::No => plan(&context.resource.kind, &stored, options, now),
             Special::Free => Plan::Remove,
             Special::Waits(marked) => Plan::Mark(marked),
@@ -405,7 +436,7 @@ fn shows_object(context: &Context) -> bool {
                 | "services"
         ) | (
             "storage.k8s.io",
-            "csidrivers" | "csinodes" | "storageclasses" | "volumeattachments"
+            "csidrivers" | "csinodes" | "storageclasses" | "volumeattachments" | "volumeattributesclasses"
         )
     )
 }
@@ -434,7 +465,7 @@ pub(crate) async fn delete(context: &Context) -> ApiResult<Answer> {
 
 pub(crate) async fn delete_collection(context: &Context) -> ApiResult<Answer> {
     let options = DeleteOptions::parse(context)?;
-    let selector = Selector::parse(context)?;
+    let (_, selector) = read::options(context, false)?;
     let listed = context
         .server
         .store

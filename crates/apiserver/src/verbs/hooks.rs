@@ -1,6 +1,8 @@
 //! What a write to some kinds brings with it, and subresources that other modules answer.
 
 use super::context::{Answer, Context};
+use super::delete::{DeleteOptions, set_finalizers};
+use super::naming::new_uid;
 use super::rules::Part;
 use crate::access::review::{self, Review};
 use crate::request::query::WriteOptions;
@@ -33,7 +35,7 @@ fn is_signing_request(context: &Context) -> bool {
     gvr.group == csr::GROUP && gvr.resource == csr::RESOURCE
 }
 
-fn is_core(context: &Context, resource: &str) -> bool {
+pub(crate) fn is_core(context: &Context, resource: &str) -> bool {
     context.resource.gvr.group.is_empty() && context.resource.gvr.resource == resource
 }
 
@@ -48,6 +50,9 @@ pub(crate) fn prepare_create(context: &Context, object: &mut Value) {
         object["status"] = json!({
             "conditions": null, "acceptedNames": {"plural": "", "kind": ""}, "storedVersions": stored,
         });
+    }
+    if is_core(context, "limitranges") && object["metadata"]["name"].as_str().is_none_or(str::is_empty) {
+        object["metadata"]["name"] = json!(new_uid());
     }
     if is_signing_request(context) {
         // Who asks is what the server knows, whatever the request says.
@@ -65,6 +70,18 @@ pub(crate) fn prepare_create(context: &Context, object: &mut Value) {
 
 /// Before a new state is validated.
 pub(crate) fn prepare_update(context: &Context, part: Part, old: &Value, new: &mut Value) {
+    if is_core(context, "persistentvolumes") && part == Part::Status {
+        let (before, after) = (&old["status"], &new["status"]);
+        let unset = after["lastPhaseTransitionTime"].is_null();
+        let same = after["lastPhaseTransitionTime"] == before["lastPhaseTransitionTime"];
+        if before["phase"] == after["phase"] {
+            if unset && !before["lastPhaseTransitionTime"].is_null() {
+                new["status"]["lastPhaseTransitionTime"] = before["lastPhaseTransitionTime"].clone();
+            }
+        } else if unset || same {
+            new["status"]["lastPhaseTransitionTime"] = json!(rfc3339(Timestamp::now()));
+        }
+    }
     if is_signing_request(context) && matches!(part, Part::Status | Part::Approval) {
         controller::prepare_conditions(part == Part::Status, old, new, Timestamp::now());
     }
@@ -125,7 +142,12 @@ pub(crate) enum Special {
 }
 
 /// Namespaces and definitions wait for their content to go.
-pub(crate) fn deletion_of_special(context: &Context, stored: &Value, now: Timestamp) -> Special {
+pub(crate) fn deletion_of_special(
+    context: &Context,
+    stored: &Value,
+    options: &DeleteOptions,
+    now: Timestamp,
+) -> Special {
     let mut object = stored.clone();
     let deleting = !stored["metadata"]["deletionTimestamp"].is_null();
     if is_core(context, "namespaces") {
@@ -136,6 +158,7 @@ pub(crate) fn deletion_of_special(context: &Context, stored: &Value, now: Timest
         if !deleting {
             object["metadata"]["deletionTimestamp"] = json!(rfc3339(now));
             object["status"]["phase"] = json!("Terminating");
+            set_finalizers(&mut object, options);
         }
         return Special::Waits(object);
     }

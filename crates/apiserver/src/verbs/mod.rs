@@ -6,6 +6,7 @@
 //! | `rules` | the rules of a kind, built-in or custom |
 //! | `convert` | between the version served and the version stored |
 //! | `read`, `write`, `patch`, `delete` | the verbs |
+//! | `naming` | the metadata of what is written: names, owners, identity |
 //! | `ownership` | who owns which fields; server-side apply |
 //! | `scale`, `binding`, `eviction`, `finalize` | subresources with a verb of their own |
 //! | `connect` | subresources behind which a kubelet or a pod answers |
@@ -22,6 +23,7 @@ pub(crate) mod delete;
 pub(crate) mod eviction;
 pub(crate) mod finalize;
 pub(crate) mod hooks;
+pub(crate) mod naming;
 mod ownership;
 pub(crate) mod patch;
 pub(crate) mod present;
@@ -59,9 +61,13 @@ pub(crate) fn check_path(resource: &Resource, info: &RequestInfo) -> ApiResult<(
         };
     }
     if !info.subresource.is_empty() {
-        let sub = resource
-            .subresource(&info.subresource)
-            .ok_or_else(ApiError::no_such_resource)?;
+        let sub = resource.subresource(&info.subresource).ok_or_else(|| {
+            if resource.custom.is_some() {
+                ApiError::not_found(&info.group, &info.resource, &info.name)
+            } else {
+                ApiError::no_such_resource()
+            }
+        })?;
         if !sub.verbs.iter().any(|have| have == verb) {
             return Err(ApiError::method_not_allowed());
         }

@@ -1,8 +1,9 @@
 //! Who owns which fields of an object, noted by every write.
 
 use super::context::{Answer, Context};
+use super::naming::fit_name;
 use super::rules::Part;
-use super::write::{fit_name, insert_instead, replace};
+use super::write::{creates_on_update, insert_instead, replace};
 use crate::kinds::convert::{to_served, to_stored};
 use crate::kinds::{Resource, Snapshot};
 use crate::request::query::{WriteOptions, check_patch};
@@ -83,17 +84,11 @@ pub(crate) fn applied(
         apply::apply(write, live, config, options.force)
     })??;
     let rules = context.rules()?;
-    let (shown, ty) = (apply::shown(&merged), apply::shown_type(&merged));
-    let decoded = rules.check(merged, FieldValidation::Ignore).map_err(|text| {
-        // Amounts are read without JSON.
-        let how = if text.starts_with("quantities must match") {
-            ""
-        } else {
-            "error decoding from json: "
-        };
+    let (shown, ty) = (apply::shown(config), apply::shown_type(&merged));
+    let decoded = rules.check_map(merged, FieldValidation::Ignore).map_err(|text| {
         ApiError::unforeseen(format!(
             "failed to convert new object ({shown}) to proper version: unable to convert unstructured object to \
-             {ty}: {how}{text}"
+             {ty}: {text}"
         ))
     })?;
     let mut object = decoded.object;
@@ -130,7 +125,7 @@ pub(crate) async fn patch(context: &Context, part: Part) -> ApiResult<Answer> {
             .store
             .get(&context.table(), &context.key_of(&context.info.name));
         let live = stored.as_ref().map(|stored| to_served(&context.resource, stored));
-        if live.is_none() && part != Part::Main {
+        if live.is_none() && part != Part::Main && !status_creates(context) {
             return Err(context.not_found(&context.info.name));
         }
         let new = applied(context, &options, live.as_deref(), &config)?;
@@ -143,6 +138,11 @@ pub(crate) async fn patch(context: &Context, part: Part) -> ApiResult<Answer> {
         }
     }
     Err(context.modified(&context.info.name))
+}
+
+/// Kinds that come to be where their status is applied to nothing.
+fn status_creates(context: &Context) -> bool {
+    context.resource.gvr.resource == "validatingadmissionpolicies" || creates_on_update(context)
 }
 
 /// What is applied to nothing is created, if the user may do that.

@@ -1,16 +1,17 @@
 //! Patch.
 
 use super::context::{Answer, Context};
+use super::naming::{fit_name, no_name};
 use super::ownership;
-use super::rules::Part;
-use super::write::{check_version, fit_name, replace};
+use super::rules::{Part, Rules};
+use super::write::{check_version, replace};
 use crate::kinds::convert::to_served;
 use crate::request::query::{WriteOptions, check_patch};
 use evenkeel_kube_rules::gvk::Gvk;
 use evenkeel_kube_rules::patch;
 use evenkeel_kube_rules::status::{ApiError, ApiResult};
 use evenkeel_kube_rules::strict::FieldValidation;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 /// Times that a patch is applied anew after somebody else's write; upstream's number.
 const ATTEMPTS: usize = 5;
@@ -61,11 +62,29 @@ impl Format {
         }
     }
 
-    /// 422 for a result that does not decode.
-    pub(crate) fn undecodable(self, body: &[u8], text: &str) -> ApiError {
-        match self {
-            Self::Strategic => patch::undecodable_strategic(body, text),
-            Self::Json | Self::Merge => patch::undecodable(body, text),
+    /// What is said of a body that is no patch. Who asks for no validation gets the words of another decoder.
+    fn reworded(self, mode: FieldValidation, mut error: ApiError) -> ApiError {
+        if mode == FieldValidation::Ignore
+            && let Some(text) = error.message.strip_prefix("error decoding patch: ")
+        {
+            error.message = match self {
+                Self::Merge => "Invalid JSON Patch".to_owned(),
+                Self::Json | Self::Strategic => text
+                    .replace("[]handlers.jsonPatchOp", "jsonpatch.Patch")
+                    .replace("handlers.jsonPatchOp", "jsonpatch.Operation"),
+            };
+        }
+        error
+    }
+
+    /// 422 for the result of a patch to `object` that does not decode.
+    pub(crate) fn undecodable(self, gvk: &Gvk, object: &Value, body: &[u8], text: &str) -> ApiError {
+        if self == Self::Strategic {
+            return patch::undecodable_strategic(body, text);
+        }
+        match self.apply(gvk, object, body) {
+            Ok(patched) => patch::undecodable(&patched, text),
+            Err(error) => error,
         }
     }
 }
@@ -77,12 +96,18 @@ pub(crate) async fn patch(context: &Context, part: Part) -> ApiResult<Answer> {
     let format = Format::of(context)?;
     let options = WriteOptions::parse(&context.query, "PatchOptions", &context.user_agent)?;
     check_patch(&context.query, false)?;
-    let gvk = context.resource.gvk();
+    let (gvk, rules) = (context.resource.gvk(), context.rules()?);
     for _ in 0..ATTEMPTS {
         let stored = context.stored()?;
         let old = to_served(&context.resource, &stored);
-        let patched = format.apply(&gvk, &old, &context.body)?;
-        let mut new = decoded(context, format, patched, options.field_validation)?;
+        let patched = format
+            .apply(&gvk, &old, &context.body)
+            .map_err(|error| format.reworded(options.field_validation, error))?;
+        if format != Format::Strategic {
+            named(context, &patched, options.field_validation)?;
+        }
+        let mut new = decoded(context, &rules, format, patched, options.field_validation)
+            .map_err(|text| format.undecodable(&gvk, &old, &context.body, &text))?;
         fit_name(context, &mut new)?;
         check_version(context, &new)?;
         ownership::track(context, &options, Some(&old), &mut new)?;
@@ -93,12 +118,59 @@ pub(crate) async fn patch(context: &Context, part: Part) -> ApiResult<Answer> {
     Err(context.modified(&context.info.name))
 }
 
-/// What came out of a patch, checked and defaulted.
-fn decoded(context: &Context, format: Format, patched: Value, mode: FieldValidation) -> ApiResult<Value> {
-    let rules = context.rules()?;
-    let decoded = rules
-        .check(patched, mode)
-        .map_err(|text| format.undecodable(&context.body, &text))?;
+/// Whether a result names its version and its kind.
+fn named(context: &Context, patched: &Value, mode: FieldValidation) -> ApiResult<()> {
+    let lacks = |name: &str| patched[name].as_str().is_none_or(str::is_empty);
+    if context.resource.custom.is_none() {
+        return if lacks("apiVersion") {
+            Err(without_version(context, patched, mode))
+        } else {
+            Ok(())
+        };
+    }
+    if lacks("kind") {
+        let text = format!("Object 'Kind' is missing in '{patched}'");
+        return Err(patch::undecodable(patched, &text));
+    }
+    if lacks("apiVersion") {
+        let why = "Object 'apiVersion' is missing in 'object has no apiVersion field'";
+        let mut error = ApiError::internal(format!("Internal error occurred: {why}"));
+        error.details = json!({"causes": [{"message": why}]});
+        return Err(error);
+    }
+    Ok(())
+}
+
+/// What is said of a result that names no version: Go reads it into a structure that has none of its fields.
+fn without_version(context: &Context, patched: &Value, mode: FieldValidation) -> ApiError {
+    let names = patched.as_object().into_iter().flatten().map(|(name, _)| name);
+    let unknown: Vec<String> = names
+        .filter(|name| !matches!(name.as_str(), "apiVersion" | "kind"))
+        .map(|name| format!("unknown field {name:?}"))
+        .collect();
+    match mode {
+        FieldValidation::Strict => {
+            let text = format!("strict decoding error: {}", unknown.join(", "));
+            return patch::undecodable(patched, &text);
+        }
+        FieldValidation::Warn => context.warn(unknown),
+        FieldValidation::Ignore => {}
+    }
+    no_name(context)
+}
+
+/// What came out of a patch, checked and defaulted. The error is the reason why it does not decode.
+fn decoded(
+    context: &Context,
+    rules: &Rules<'_>,
+    format: Format,
+    patched: Value,
+    mode: FieldValidation,
+) -> Result<Value, String> {
+    let decoded = match format {
+        Format::Strategic => rules.check_map(patched, mode)?,
+        Format::Json | Format::Merge => rules.check(patched, mode)?,
+    };
     context.warn(decoded.warnings);
     let mut object = decoded.object;
     rules.apply_defaults(&mut object);

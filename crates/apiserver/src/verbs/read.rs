@@ -23,16 +23,11 @@ pub(crate) struct Selector {
 }
 
 impl Selector {
-    pub(crate) fn parse(context: &Context) -> ApiResult<Self> {
+    fn parse(context: &Context) -> ApiResult<Self> {
+        let text = |name| context.query.get(name).unwrap_or_default();
         Ok(Self {
-            labels: match context.query.get("labelSelector") {
-                Some(text) => LabelSelector::parse(text)?,
-                None => LabelSelector::default(),
-            },
-            fields: match context.query.get("fieldSelector") {
-                Some(text) => context.rules()?.field_selector(text)?,
-                None => FieldSelector::default(),
-            },
+            labels: LabelSelector::parse(text("labelSelector"))?,
+            fields: FieldSelector::parse(text("fieldSelector"))?,
             name: context.info.name.clone(),
         })
     }
@@ -104,12 +99,25 @@ pub(crate) struct ListOptions {
     pub(crate) send_initial_events: Option<bool>,
 }
 
+/// The options of a list, or of a watch, and which objects it wants. Checked in upstream's order, since the
+/// first that is wrong is told: numbers, selectors, what does not fit together, fields by which the kind is
+/// not selected, and the version.
+pub(crate) fn options(context: &Context, watch: bool) -> ApiResult<(ListOptions, Selector)> {
+    let query = &context.query;
+    query.number("limit")?;
+    query.number("timeoutSeconds")?;
+    let selector = Selector::parse(context)?;
+    ListOptions::check(query, watch)?;
+    if !selector.fields.is_empty() {
+        let rules = context.rules()?;
+        rules.check_fields(&selector.fields, context.resource.namespaced)?;
+    }
+    Ok((ListOptions::parse(query, watch)?, selector))
+}
+
 impl ListOptions {
-    /// Reads and checks the options of a list, or of a watch.
-    pub(crate) fn parse(query: &Query, watch: bool) -> ApiResult<Self> {
-        // These are read for their errors: upstream refuses them on any list.
-        query.number("limit")?;
-        query.number("timeoutSeconds")?;
+    /// 422 for options that do not fit together.
+    fn check(query: &Query, watch: bool) -> ApiResult<()> {
         let version = query.get("resourceVersion").unwrap_or_default();
         let matching = query.get("resourceVersionMatch").unwrap_or_default();
         let send_initial_events = query.optional_flag("sendInitialEvents");
@@ -165,9 +173,14 @@ impl ListOptions {
                 }
             }
         }
-        if !errors.is_empty() {
-            return Err(invalid_options("ListOptions", errors));
+        if errors.is_empty() {
+            return Ok(());
         }
+        Err(invalid_options("ListOptions", errors))
+    }
+
+    fn parse(query: &Query, watch: bool) -> ApiResult<Self> {
+        let version = query.get("resourceVersion").unwrap_or_default();
         let resource_version = match version {
             "" => None,
             text => Some(parse_resource_version(text).map_err(|error| {
@@ -180,8 +193,8 @@ impl ListOptions {
         };
         Ok(Self {
             resource_version,
-            exact: matching == "Exact",
-            send_initial_events,
+            exact: query.get("resourceVersionMatch") == Some("Exact"),
+            send_initial_events: query.optional_flag("sendInitialEvents"),
         })
     }
 }
@@ -239,8 +252,7 @@ const CONTINUE_TOO_OLD: &str = "The provided continue parameter is too old to di
 
 pub(crate) fn list(context: &Context) -> ApiResult<Answer> {
     let query = &context.query;
-    let options = ListOptions::parse(query, false)?;
-    let selector = Selector::parse(context)?;
+    let (options, selector) = options(context, false)?;
     let limit = query
         .number("limit")?
         .and_then(|limit| usize::try_from(limit).ok())
@@ -314,8 +326,8 @@ fn page(context: &Context, selector: &Selector, listed: Listed, start: Option<&s
     let mut last: Option<&str> = None;
     for (index, (key, object)) in listed.items.iter().enumerate().skip(from) {
         if limit > 0 && items.len() == limit {
-            // A list by name in one namespace reads one key and has no further pages.
-            if wanted_name.is_some() && prefix > 0 {
+            // A list by name reads one key and has no further pages, but for one of all namespaces.
+            if wanted_name.is_some() && (prefix > 0 || !context.resource.namespaced) {
                 break;
             }
             continue_token = last.map(|last| Continue::encode(listed.resource_version, last));
@@ -360,9 +372,10 @@ mod tests {
     #[case("sendInitialEvents=true", true, false)]
     #[case("sendInitialEvents=true&resourceVersionMatch=NotOlderThan", true, true)]
     #[case("resourceVersionMatch=NotOlderThan", true, false)]
-    #[case("limit=abc", false, false)]
     #[case("resourceVersion=abc", false, false)]
     fn options_that_do_not_fit_are_refused(#[case] query: &str, #[case] watch: bool, #[case] accepted: bool) {
-        assert_eq!(ListOptions::parse(&Query::parse(query), watch).is_ok(), accepted);
+        let query = Query::parse(query);
+        let parsed = ListOptions::check(&query, watch).and_then(|()| ListOptions::parse(&query, watch));
+        assert_eq!(parsed.is_ok(), accepted);
     }
 }

@@ -72,6 +72,14 @@ impl<'a> Rules<'a> {
         }
     }
 
+    /// The same for what came out of a strategic merge patch or an apply.
+    pub(crate) fn check_map(&self, object: Value, mode: FieldValidation) -> Result<Decoded, String> {
+        match self {
+            Self::Builtin { served, .. } => strict::check_map(served, object, mode),
+            Self::Custom(kind) => kind.check(object, mode),
+        }
+    }
+
     pub(crate) fn apply_defaults(&self, object: &mut Value) {
         match self {
             Self::Builtin { served, .. } => defaults::apply(served, object),
@@ -106,6 +114,14 @@ impl<'a> Rules<'a> {
             (Self::Builtin { .. }, Part::EphemeralContainers | Part::Resize | Part::Approval) => {
                 *new = graft(part, old, new);
             }
+        }
+    }
+
+    /// What of an object is looked at before it is given what the cluster has to give.
+    pub(crate) fn validate_allocation(&self, old: Option<&Value>, object: &Value) -> Vec<FieldError> {
+        match self {
+            Self::Builtin { stored, .. } => validate::allocation(stored, old, object),
+            Self::Custom(_) => Vec::new(),
         }
     }
 
@@ -154,7 +170,7 @@ impl<'a> Rules<'a> {
     pub(crate) fn create_warnings(&self, object: &Value) -> Vec<String> {
         match self {
             Self::Builtin { stored, .. } => validate::create_warnings(stored, object),
-            Self::Custom(_) => Vec::new(),
+            Self::Custom(_) => validate::custom_warnings(None, object),
         }
     }
 
@@ -163,6 +179,7 @@ impl<'a> Rules<'a> {
         match (self, part) {
             (Self::Builtin { stored, .. }, Part::Main) => validate::update_warnings(stored, old, new),
             (Self::Builtin { stored, .. }, Part::Status) => validate::status_warnings(stored, new),
+            (Self::Custom(_), Part::Main) => validate::custom_warnings(Some(old), new),
             _ => Vec::new(),
         }
     }
@@ -181,10 +198,10 @@ impl<'a> Rules<'a> {
         }
     }
 
-    pub(crate) fn field_selector(&self, text: &str) -> ApiResult<FieldSelector> {
+    pub(crate) fn check_fields(&self, selector: &FieldSelector, namespaced: bool) -> ApiResult<()> {
         match self {
-            Self::Builtin { served, .. } => FieldSelector::parse(served, text),
-            Self::Custom(kind) => FieldSelector::parse_custom(&kind.selectable_fields, text),
+            Self::Builtin { served, .. } => selector.check(served),
+            Self::Custom(kind) => selector.check_custom(&kind.selectable_fields, namespaced),
         }
     }
 

@@ -123,7 +123,7 @@ pub(crate) async fn patch(context: &Context) -> ApiResult<Answer> {
     change(context, &options, None, |scale| {
         let patched = format.apply(&gvk(), scale, &context.body)?;
         let decoded = strict::check(&gvk(), patched, options.field_validation)
-            .map_err(|text| format.undecodable(&context.body, &text))?;
+            .map_err(|text| format.undecodable(&gvk(), scale, &context.body, &text))?;
         context.warn(decoded.warnings);
         Ok(decoded.object)
     })

@@ -3,7 +3,7 @@
 use super::context::Context;
 use crate::allocator::{Claim, needs_health_port};
 use evenkeel_kube_rules::status::ApiResult;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 fn is_service(context: &Context) -> bool {
     context.resource.gvr.group.is_empty() && context.resource.gvr.resource == "services"
@@ -46,9 +46,15 @@ pub(crate) fn carry_over(context: &Context, old: &Value, new: &mut Value) {
     for field in ["clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy"] {
         let absent =
             spec[field].is_null() || spec[field] == "" || spec[field].as_array().is_some_and(Vec::is_empty);
-        if absent && !before[field].is_null() {
+        // Who names another address has to name them all.
+        let fits = field != "clusterIPs" || spec["clusterIP"] == before["clusterIP"];
+        if absent && fits && !before[field].is_null() {
             spec[field] = before[field].clone();
         }
+    }
+    // A client that knows the older field alone changes both.
+    if spec["clusterIP"] != before["clusterIP"] && spec["clusterIPs"] == before["clusterIPs"] {
+        spec["clusterIPs"] = json!([spec["clusterIP"]]);
     }
     if !matches!(is.as_deref(), Some("NodePort" | "LoadBalancer")) {
         return;

@@ -2,7 +2,7 @@
 //! it out.
 
 use super::context::{Answer, Content, Context, List};
-use super::read::Selector;
+use super::read;
 use crate::kinds::METRICS_GROUP;
 use crate::kubelet::address;
 use crate::kubelet::measure::{CONCURRENT_REQUESTS, Measured, Summary};
@@ -30,7 +30,7 @@ pub(crate) async fn get(context: &Context) -> ApiResult<Answer> {
 
 /// All objects, or those of a namespace, that the selectors want.
 pub(crate) async fn list(context: &Context) -> ApiResult<Answer> {
-    let selector = Selector::parse(context)?;
+    let (_, selector) = read::options(context, false)?;
     let items = measure(context, &|object| selector.matches(object)).await;
     Ok(Answer {
         status: 200,

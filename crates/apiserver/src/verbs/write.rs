@@ -2,6 +2,7 @@
 
 use super::context::{Answer, Context};
 use super::hooks;
+use super::naming::{AFTER_MUTATION, fit_name, fit_namespace, generated, new_uid, single_owners};
 use super::ownership;
 use super::rules::Part;
 use super::services;
@@ -15,15 +16,11 @@ use evenkeel_kube_rules::status::{ApiError, ApiResult, FieldError};
 use evenkeel_kube_rules::strict;
 use evenkeel_kube_rules::time::rfc3339;
 use jiff::Timestamp;
-use rand::Rng;
 use serde_json::{Value, json};
 use std::sync::Arc;
 
 /// Times that a write without a resourceVersion of its own is tried against concurrent writers.
 const ATTEMPTS: usize = 32;
-
-/// Letters of generated names: no vowels and no look-alikes.
-const NAME_LETTERS: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
 
 /// Names tried for `generateName`.
 const NAMES: usize = 8;
@@ -31,6 +28,7 @@ const NAMES: usize = 8;
 pub(crate) async fn create(context: &Context) -> ApiResult<Answer> {
     let options = WriteOptions::parse(&context.query, "CreateOptions", &context.user_agent)?;
     let mut object = decode(context, &options)?;
+    wipe(&mut object);
     ownership::track(context, &options, None, &mut object)?;
     insert(context, object, &options).await
 }
@@ -39,76 +37,9 @@ pub(crate) async fn create(context: &Context) -> ApiResult<Answer> {
 fn decode(context: &Context, options: &WriteOptions) -> ApiResult<Value> {
     let mut object = context.read_body(options.field_validation)?;
     body::ensure_metadata(&mut object);
+    context.warn(single_owners(&mut object, ""));
     context.rules()?.apply_defaults(&mut object);
     Ok(object)
-}
-
-/// The namespace of the path holds; an object may repeat it, but not differ.
-pub(crate) fn fit_namespace(context: &Context, object: &mut Value) -> ApiResult<()> {
-    let wanted = context.namespace();
-    let found = object["metadata"]["namespace"].as_str().unwrap_or_default();
-    if wanted.is_empty() {
-        if let Some(metadata) = object["metadata"].as_object_mut() {
-            metadata.remove("namespace");
-        }
-    } else if found.is_empty() {
-        object["metadata"]["namespace"] = json!(wanted);
-    } else if found != wanted {
-        return Err(ApiError::bad_request(
-            "the namespace of the provided object does not match the namespace sent on the request",
-        ));
-    }
-    Ok(())
-}
-
-/// The name of the path holds.
-pub(crate) fn fit_name(context: &Context, object: &mut Value) -> ApiResult<()> {
-    let wanted = &context.info.name;
-    match object["metadata"]["name"].as_str().unwrap_or_default() {
-        "" => {
-            return Err(ApiError::bad_request(format!(
-                "the name of the object ({wanted} based on URL) was undeterminable: name must be provided"
-            )));
-        }
-        found if found != wanted => {
-            return Err(ApiError::bad_request(format!(
-                "the name of the object ({found}) does not match the name on the URL ({wanted})"
-            )));
-        }
-        _ => {}
-    }
-    Ok(())
-}
-
-/// A new UID (RFC 9562, version 4).
-pub(crate) fn new_uid() -> String {
-    let mut bytes: [u8; 16] = rand::rng().random();
-    bytes[6] = (bytes[6] & 0x0f) | 0x40;
-    bytes[8] = (bytes[8] & 0x3f) | 0x80;
-    let hex = |range: std::ops::Range<usize>| -> String {
-        use std::fmt::Write;
-        bytes[range].iter().fold(String::new(), |mut text, byte| {
-            // Writing to a String cannot fail.
-            let _ = write!(text, "{byte:02x}");
-            text
-        })
-    };
-    format!(
-        "{}-{}-{}-{}-{}",
-        hex(0..4),
-        hex(4..6),
-        hex(6..8),
-        hex(8..10),
-        hex(10..16)
-    )
-}
-
-fn generated(prefix: &str) -> String {
-    let mut rng = rand::rng();
-    // Upstream cuts the prefix so that the name fits in a label.
-    let prefix: String = prefix.chars().take(58).collect();
-    let suffix = (0..5).map(|_| char::from(NAME_LETTERS[rng.random_range(0..NAME_LETTERS.len())]));
-    prefix + &suffix.collect::<String>()
 }
 
 /// Stores a new, decoded and defaulted object.
@@ -131,6 +62,7 @@ async fn insert(context: &Context, mut object: Value, options: &WriteOptions) ->
         .await?;
     context.warn(warnings);
     let mut object = attributes.object.take().unwrap_or_default();
+    context.warn(single_owners(&mut object, AFTER_MUTATION));
     keep_managers(context, managers, &mut object);
     own_metadata(&mut object);
     let had_version = object["metadata"]["resourceVersion"]
@@ -142,43 +74,52 @@ async fn insert(context: &Context, mut object: Value, options: &WriteOptions) ->
         .to_owned();
     let generates = object["metadata"]["name"].as_str().is_none_or(str::is_empty) && !prefix.is_empty();
     let mut attempts = if generates { NAMES } else { 1 };
-    let mut object = to_stored(&context.resource, object);
-    context.warn(rules.early_warnings(&object));
-    rules.prepare_create(&mut object);
-    hooks::prepare_create(context, &mut object);
+    let unnamed = to_stored(&context.resource, object);
+    context.warn(rules.early_warnings(&unnamed));
     loop {
+        let mut object = unnamed.clone();
         if generates {
             object["metadata"]["name"] = json!(generated(&prefix));
         }
+        // After the name, of which what a job selects is made.
+        rules.prepare_create(&mut object);
+        hooks::prepare_create(context, &mut object);
         let name = object["metadata"]["name"].as_str().unwrap_or_default().to_owned();
+        // Upstream gives addresses before it looks at the rest.
+        context.valid(&object, rules.validate_allocation(None, &object))?;
+        let claim = services::claim_for_create(context, &mut object)?;
         context.valid(&object, rules.validate_create(&object))?;
         context.warn(rules.create_warnings(&object));
         attributes.name.clone_from(&name);
         attributes.object = Some((*to_served(&context.resource, &Arc::new(object.clone()))).clone());
         let warnings = admission.validate(&attributes, context.reader()).await?;
         context.warn(warnings);
-        if had_version {
+        // A dry run does not come as far as the storage, which refuses it.
+        if had_version && !options.dry_run {
             return Err(ApiError::unforeseen(
                 "resourceVersion should not be set on objects to be created",
             ));
         }
         let (table, key) = (context.table(), context.key_of(&name));
-        if context.server.store.get(&table, &key).is_some() {
+        if let Some(existing) = context.server.store.get(&table, &key) {
             attempts -= 1;
             if attempts == 0 {
-                return Err(context.already_exists(&name));
+                let mut error = context.already_exists(&name);
+                if !existing["metadata"]["deletionTimestamp"].is_null() {
+                    error.message = format!("object is being deleted: {}", error.message);
+                }
+                return Err(error);
             }
             continue;
         }
-        let claim = services::claim_for_create(context, &mut object)?;
+        forget_empty(context, &mut object);
         if options.dry_run {
             return Ok(Answer::object(
                 201,
                 to_served(&context.resource, &Arc::new(object)),
             ));
         }
-        forget_empty(context, &mut object);
-        if let Ok(stored) = context.server.store.create(&table, &key, object.clone()) {
+        if let Ok(stored) = context.server.store.create(&table, &key, object) {
             claim.keep();
             hooks::created(context, &stored);
             return Ok(Answer::object(201, to_served(&context.resource, &stored)));
@@ -216,22 +157,29 @@ pub(crate) async fn insert_instead(
     insert(context, object, options).await
 }
 
+/// Takes out what no new object has.
+fn wipe(object: &mut Value) {
+    if let Some(metadata) = object["metadata"].as_object_mut() {
+        for name in ["deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"] {
+            metadata.remove(name);
+        }
+    }
+}
+
 /// Sets what the server owns in a new object.
 fn own_metadata(object: &mut Value) {
     if !object["metadata"].is_object() {
         object["metadata"] = json!({});
     }
+    wipe(object);
     if let Some(metadata) = object["metadata"].as_object_mut() {
-        for name in ["deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"] {
-            metadata.remove(name);
-        }
         metadata.insert("uid".to_owned(), json!(new_uid()));
         metadata.insert("creationTimestamp".to_owned(), json!(rfc3339(Timestamp::now())));
     }
 }
 
-/// Kinds that a PUT may create.
-fn creates_on_update(context: &Context) -> bool {
+/// Kinds that a PUT may create, be it one of their status.
+pub(crate) fn creates_on_update(context: &Context) -> bool {
     let resource = context.resource.gvr.resource.as_str();
     match context.resource.gvr.group.as_str() {
         "" => matches!(resource, "endpoints" | "events" | "limitranges" | "services"),
@@ -274,29 +222,31 @@ pub(crate) async fn update(context: &Context, part: Part) -> ApiResult<Answer> {
     fit_namespace(context, &mut object)?;
     let name = &context.info.name;
     let uid = object["metadata"]["uid"].as_str().unwrap_or_default().to_owned();
-    if part == Part::Main
-        && creates_on_update(context)
-        && context
-            .server
-            .store
-            .get(&context.table(), &context.key_of(name))
-            .is_none()
-    {
-        check_uid(context, &Value::Null, &uid)?;
-        ownership::track(context, &options, None, &mut object)?;
-        return insert_instead(context, object, &options).await;
-    }
     let text = object["metadata"]["resourceVersion"].as_str().unwrap_or_default();
     let unconditional = matches!(text, "" | "0");
-    if !text.is_empty() && text.parse::<u64>().is_err() {
-        context.stored()?;
-        return Err(ApiError::unforeseen(format!(
-            "strconv.ParseUint: parsing {text:?}: invalid syntax"
-        )));
+    let unreadable = !text.is_empty() && text.parse::<u64>().is_err();
+    let unreadable = unreadable
+        .then(|| ApiError::unforeseen(format!("strconv.ParseUint: parsing {text:?}: invalid syntax")));
+    let existing = context.server.store.get(&context.table(), &context.key_of(name));
+    match (existing, unreadable) {
+        (Some(stored), Some(error)) => {
+            check_uid(context, &stored, &uid, options.dry_run)?;
+            return Err(error);
+        }
+        (None, error) if creates_on_update(context) => {
+            check_uid(context, &Value::Null, &uid, options.dry_run)?;
+            if let Some(error) = error {
+                return Err(error);
+            }
+            ownership::track(context, &options, None, &mut object)?;
+            return insert_instead(context, object, &options).await;
+        }
+        (None, Some(_)) => return Err(context.not_found(name)),
+        _ => {}
     }
     for _ in 0..ATTEMPTS {
         let stored = context.stored()?;
-        check_uid(context, &stored, &uid)?;
+        check_uid(context, &stored, &uid, options.dry_run)?;
         check_version(context, &object)?;
         let mut new = object.clone();
         let live = to_served(&context.resource, &stored);
@@ -331,20 +281,27 @@ pub(crate) fn check_version(context: &Context, new: &Value) -> ApiResult<()> {
 }
 
 /// A UID in the body of a PUT is a precondition, also where nothing is stored.
-fn check_uid(context: &Context, stored: &Value, uid: &str) -> ApiResult<()> {
+fn check_uid(context: &Context, stored: &Value, uid: &str, dry_run: bool) -> ApiResult<()> {
     let found = stored["metadata"]["uid"].as_str().unwrap_or_default();
     if uid.is_empty() || uid == found {
         return Ok(());
     }
     let gvr = &context.resource.gvr;
-    let place = if context.resource.custom.is_some() {
-        format!("{}/{}", gvr.group, gvr.resource)
-    } else {
-        gvr.resource.clone()
+    let place = match (gvr.group.as_str(), gvr.resource.as_str()) {
+        (group, resource) if context.resource.custom.is_some() => format!("{group}/{resource}"),
+        // Names from before there were names.
+        ("", "nodes") => "minions".to_owned(),
+        ("", "services") => "services/specs".to_owned(),
+        ("", "endpoints") => "services/endpoints".to_owned(),
+        ("", "replicationcontrollers") => "controllers".to_owned(),
+        ("networking.k8s.io", "ingresses") => "ingress".to_owned(),
+        (_, resource) => resource.to_owned(),
     };
     let key = context.key_of(&context.info.name);
+    // Upstream's storage adds the prefix, and a dry run is answered above it.
+    let registry = if dry_run { "" } else { "/registry" };
     let why = format!(
-        "StorageError: invalid object, Code: 4, Key: /registry/{place}/{key}, ResourceVersion: 0, \
+        "StorageError: invalid object, Code: 4, Key: {registry}/{place}/{key}, ResourceVersion: 0, \
          AdditionalErrorMsg: Precondition failed: UID in precondition: {uid}, UID in object meta: {found}"
     );
     Err(context.conflict(&context.info.name, &why))
@@ -383,6 +340,7 @@ pub(crate) async fn replace(
         .await?;
     context.warn(warnings);
     let mut new = attributes.object.take().unwrap_or_default();
+    context.warn(single_owners(&mut new, AFTER_MUTATION));
     keep_managers(context, managers, &mut new);
     let new = to_stored(&context.resource, new);
     let checked = check_update(context, part, stored, new)?;
@@ -399,6 +357,9 @@ fn check_update(context: &Context, part: Part, stored: &Value, mut new: Value) -
     rules.prepare_update(part, stored, &mut new);
     hooks::prepare_update(context, part, stored, &mut new);
     services::carry_over(context, stored, &mut new);
+    if part == Part::Main {
+        context.valid(&new, rules.validate_allocation(Some(stored), &new))?;
+    }
     context.valid(&new, rules.validate_update(part, stored, &new))?;
     context.warn(rules.update_warnings(part, stored, &new));
     Ok(new)
@@ -425,11 +386,11 @@ fn store_update(
 ) -> ApiResult<Option<Arc<Value>>> {
     let name = context.info.name.as_str();
     let claim = services::claim_for_update(context, stored, &mut new)?;
-    if !dry_run {
-        forget_empty(context, &mut new);
-    }
+    forget_empty(context, &mut new);
     keep_times(stored, &mut new);
     if dry_run {
+        // It shows the version that it would have replaced.
+        new["metadata"]["resourceVersion"] = stored["metadata"]["resourceVersion"].clone();
         return Ok(Some(Arc::new(new)));
     }
     let (store, table, key) = (&context.server.store, context.table(), context.key_of(name));

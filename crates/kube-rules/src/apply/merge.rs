@@ -2,7 +2,7 @@
 
 use super::set::{FieldSet, Step};
 use super::types::{Items, List, Map, Shape, Type};
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// The live value with an applied one merged in: leaves of the applied value win, everything else stays.
@@ -124,6 +124,15 @@ fn merge_items(list: &List<'_>, old: &[Value], new: &[Value]) -> Result<Vec<Valu
     Ok(merged)
 }
 
+/// What is left of a value of which all parts went.
+fn emptied(value: &Value) -> Value {
+    match value {
+        Value::Object(_) => json!({}),
+        Value::Array(_) => json!([]),
+        _ => Value::Null,
+    }
+}
+
 /// The value without these fields and items. `None`: nothing is left.
 pub(super) fn remove(ty: Type<'_>, value: &Value, fields: &FieldSet) -> Option<Value> {
     match (ty.shape(Some(value)), value) {
@@ -132,7 +141,7 @@ pub(super) fn remove(ty: Type<'_>, value: &Value, fields: &FieldSet) -> Option<V
             let kept = items.iter().filter_map(|item| match list.step(item) {
                 Ok(step) if fields.has(&step) => None,
                 Ok(step) => match fields.child(&step) {
-                    Some(below) => Some(remove(list.item, item, below).unwrap_or(Value::Null)),
+                    Some(below) => Some(remove(list.item, item, below).unwrap_or_else(|| emptied(item))),
                     None => Some(item.clone()),
                 },
                 Err(_) => Some(item.clone()),
@@ -148,7 +157,7 @@ pub(super) fn remove(ty: Type<'_>, value: &Value, fields: &FieldSet) -> Option<V
                 }
                 let ty = map.member(name).map_or(Type::Deduced, |found| found.ty());
                 let member = match fields.child(&step) {
-                    Some(below) => remove(ty, member, below).unwrap_or(Value::Null),
+                    Some(below) => remove(ty, member, below).unwrap_or_else(|| emptied(member)),
                     None => member.clone(),
                 };
                 Some((name.clone(), member))

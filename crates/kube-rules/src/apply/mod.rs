@@ -317,6 +317,12 @@ pub fn apply(write: &Write<'_>, live: Option<&Value>, applied: &Value, force: bo
         .map_err(|error| ApiError::unforeseen(format!("failed to decode managed fields: {error}")))?;
     let object = live.map_or_else(|| write.kind.empty(), without_managers);
     if managers.is_empty() && live.is_some() {
+        check(write.kind.ty(), &object, true).map_err(|error| {
+            ApiError::unforeseen(format!(
+                "failed to create manager for existing fields: failed to convert new object ({}) to smd typed: {error}",
+                shown(&object)
+            ))
+        })?;
         managers = updated(write, &write.kind.empty(), &object, managers, BEFORE).unwrap_or_default();
     }
     let ty = write.kind.ty();

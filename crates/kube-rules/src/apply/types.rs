@@ -159,6 +159,13 @@ impl<'a> Type<'a> {
     fn declared(self) -> Shape<'a> {
         match self {
             Type::Builtin(ty) => builtin(ty, &Items::Atomic, false),
+            // The one reference to an object that is not replaced as a whole.
+            Type::Field(field) if field.name == "claimRef" => {
+                match builtin(&field.ty, &items(field), false) {
+                    Shape::Map(map) => Shape::Map(Map { atomic: false, ..map }),
+                    other => other,
+                }
+            }
             Type::Field(field) => builtin(&field.ty, &items(field), field.atomic_map),
             Type::Definition(definition) => of_definition(definition),
             Type::Custom(schema, unknown) => schema.shape(unknown),
@@ -283,9 +290,12 @@ impl List<'_> {
                         _ => json!(""),
                     });
                 }
-                // The one key with a default of its own: that of the ports of containers and Services.
-                let is_port = matches!(definition.short_name(), "ContainerPort" | "ServicePort");
-                (is_port && key == "protocol").then(|| json!("TCP"))
+                // Keys with a default of their own.
+                match (definition.short_name(), key) {
+                    ("ContainerPort" | "ServicePort", "protocol") => Some(json!("TCP")),
+                    ("LocalObjectReference", "name") => Some(json!("")),
+                    _ => None,
+                }
             }
             Type::Custom(schema, unknown) => match schema.member(key, unknown)?.ty() {
                 Type::Custom(member, _) => member.default_value(),

@@ -31,7 +31,8 @@ pub(super) fn compile(document: &Value) -> Option<Rules> {
     })
 }
 
-/// Notes what the rules cost. What is deeper than the parser bears is replaced by what fails.
+/// Notes what the rules cost. What does not compile here is replaced by what fails, because the library's own
+/// compiler bears less.
 fn add_costs(schema: &mut Value, costs: &mut BTreeMap<String, Cost>) {
     match schema {
         Value::Object(members) => {
@@ -41,10 +42,10 @@ fn add_costs(schema: &mut Value, costs: &mut BTreeMap<String, Cost>) {
                     let Some(text) = rule[name].as_str() else {
                         continue;
                     };
-                    // One that does not compile fails when it is evaluated.
-                    let cost = cel::compile(text).map(|program| Cost::of(&program));
+                    let cost = cel::compile(text).map(|program| Cost::of(&program)).ok();
+                    let is_bad = cost.is_none();
                     costs.insert(text.to_owned(), cost.unwrap_or_default());
-                    if cel::check(text).is_err() {
+                    if is_bad {
                         rule[name] = Value::from("(");
                     }
                 }

@@ -117,11 +117,17 @@ impl CustomKind {
 
     /// As [`crate::strict::decode`].
     pub fn decode(&self, body: &[u8], mode: FieldValidation) -> ApiResult<Decoded> {
+        if strict::is_null(body) {
+            return Err(strict::without_kind(&self.gvk, body, mode));
+        }
         self.decode_node(strict::parse_body(&self.gvk, body)?, mode)
     }
 
     /// As [`crate::strict::decode_yaml`].
     pub fn decode_yaml(&self, body: &[u8], mode: FieldValidation) -> ApiResult<Decoded> {
+        if strict::is_null(body) {
+            return Err(strict::without_kind(&self.gvk, body, mode));
+        }
         let (node, doubled) = strict::parse_yaml(&self.gvk, body)?;
         strict::told_of_doubled(&self.gvk, self.decode_node(node, mode)?, doubled, mode)
     }

@@ -18,7 +18,16 @@ fn at(schema: &Structural, value: &Value, path: &str, is_resource: bool, errors:
     }
     if !has_type(schema, value) {
         errors.push(type_error(schema, value, path));
+        if value.is_number() && schema.kind == "integer" {
+            unfit(schema, path, errors);
+        }
         return;
+    }
+    if schema.kind == "integer"
+        && schema.rules.format == "int32"
+        && value.as_i64().is_none_or(|it| i32::try_from(it).is_err())
+    {
+        unfit(schema, path, errors);
     }
     allowed(schema, value, path, errors);
     match value {
@@ -59,6 +68,16 @@ fn at(schema: &Structural, value: &Value, path: &str, is_resource: bool, errors:
         Value::Null | Value::Bool(_) => {}
     }
     combinations(schema, value, path, errors);
+}
+
+/// A number that is none of its format.
+fn unfit(schema: &Structural, path: &str, errors: &mut Vec<FieldError>) {
+    let format = match schema.rules.format.as_str() {
+        "" => "(default format)".to_owned(),
+        format => format!("with format {format}"),
+    };
+    let text = format!("Invalid value: \"\": Checked value must be of type integer {format} in {path}");
+    push(errors, "FieldValueInvalid", "", text);
 }
 
 fn push(errors: &mut Vec<FieldError>, reason: &'static str, field: &str, message: String) {
@@ -120,7 +139,15 @@ fn type_error(schema: &Structural, value: &Value, path: &str) -> FieldError {
     } else {
         &schema.kind
     };
-    let found = type_name(value);
+    let mut found = type_name(value);
+    // A number is named as Go holds it where a format says how it is held.
+    let wanted = match schema.rules.format.as_str() {
+        format @ ("int32" | "int64") if value.is_number() => {
+            found = "float64";
+            format
+        }
+        _ => wanted,
+    };
     FieldError {
         reason: "FieldValueTypeInvalid",
         field: if path.is_empty() {
@@ -300,8 +327,19 @@ fn list(schema: &Structural, items: &[Value], path: &str, errors: &mut Vec<Field
     }
     let mut seen: Vec<Value> = Vec::new();
     for (index, item) in items.iter().enumerate() {
+        if schema.rules.list_type == "map" && !item.is_object() {
+            push(
+                errors,
+                "FieldValueInvalid",
+                &format!("{path}[{index}]"),
+                format!("Invalid value: {item}: must be an object for an array of list-type map"),
+            );
+            continue;
+        }
         let identity = identity(item);
-        if seen.contains(&identity) {
+        // What is null is told of as what has no type, and not as what is there twice.
+        let has_null = keys.iter().any(|key| item.get(key).is_some_and(Value::is_null));
+        if !has_null && seen.contains(&identity) {
             push(
                 errors,
                 "FieldValueDuplicate",

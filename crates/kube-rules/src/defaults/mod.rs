@@ -45,6 +45,7 @@ pub fn apply(gvk: &Gvk, object: &mut Value) {
         ("", "PersistentVolume") => storage::volume(object),
         ("", "PersistentVolumeClaim") => storage::claim(object),
         ("storage.k8s.io", "StorageClass") => storage::class(object),
+        ("storage.k8s.io", "VolumeAttachment") => storage::attachment(object),
         ("storage.k8s.io", "CSIDriver") => storage::driver(object),
         ("", "Namespace") => other::namespace(object),
         ("", "Node") => other::node(object),

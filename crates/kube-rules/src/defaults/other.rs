@@ -85,6 +85,7 @@ pub(super) fn autoscaler(object: &mut Value) {
     let spec = &mut object["spec"];
     default(spec, "minReplicas", json!(1));
     if is_v1 {
+        default(spec, "targetCPUUtilizationPercentage", json!(80));
         return;
     }
     default(

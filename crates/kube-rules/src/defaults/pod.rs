@@ -184,17 +184,10 @@ fn volume(volume: &mut Value) {
         let policy = pull_policy(text(image, "reference"));
         default_zero(image, "pullPolicy", json!(policy));
     }
-    if let Some(scale_io) = present(volume, "scaleIO") {
-        default_zero(scale_io, "storageMode", json!("ThinProvisioned"));
-        default_zero(scale_io, "fsType", json!("xfs"));
-    }
     for source in ["secret", "configMap", "downwardAPI", "projected"] {
         if let Some(source) = present(volume, source) {
             default(source, "defaultMode", json!(420));
         }
-    }
-    if let Some(host) = present(volume, "hostPath") {
-        default(host, "type", json!(""));
     }
     if let Some(downward) = present(volume, "downwardAPI") {
         downward_items(downward);
@@ -213,6 +206,18 @@ fn volume(volume: &mut Value) {
         present(volume, "ephemeral").and_then(|source| present(source, "volumeClaimTemplate"))
     {
         default(&mut claim["spec"], "volumeMode", json!("Filesystem"));
+    }
+    shared_sources(volume);
+}
+
+/// Sources that pods and persistent volumes have.
+pub(super) fn shared_sources(volume: &mut Value) {
+    if let Some(host) = present(volume, "hostPath") {
+        default(host, "type", json!(""));
+    }
+    if let Some(scale_io) = present(volume, "scaleIO") {
+        default_zero(scale_io, "storageMode", json!("ThinProvisioned"));
+        default_zero(scale_io, "fsType", json!("xfs"));
     }
     if let Some(iscsi) = present(volume, "iscsi") {
         default_zero(iscsi, "iscsiInterface", json!("default"));

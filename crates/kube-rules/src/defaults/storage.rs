@@ -1,6 +1,6 @@
 //! Volumes, claims and classes.
 
-use super::{default, default_zero, present};
+use super::{default, default_zero, pod, present};
 use serde_json::{Value, json};
 
 pub(super) fn volume(object: &mut Value) {
@@ -8,12 +8,12 @@ pub(super) fn volume(object: &mut Value) {
     let spec = &mut object["spec"];
     default_zero(spec, "persistentVolumeReclaimPolicy", json!("Retain"));
     default(spec, "volumeMode", json!("Filesystem"));
-    if let Some(host) = present(spec, "hostPath") {
-        default(host, "type", json!(""));
-    }
-    if let Some(claim) = present(spec, "claimRef") {
-        default_zero(claim, "apiVersion", json!("v1"));
-        default_zero(claim, "kind", json!("PersistentVolumeClaim"));
+    pod::shared_sources(spec);
+}
+
+pub(super) fn attachment(object: &mut Value) {
+    if let Some(inline) = present(&mut object["spec"]["source"], "inlineVolumeSpec") {
+        pod::shared_sources(inline);
     }
 }
 

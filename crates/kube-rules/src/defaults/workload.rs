@@ -130,6 +130,12 @@ pub(super) fn job(object: &mut Value) {
             "TerminatingOrFailed"
         }),
     );
+    failure_rules(spec);
+    pod::template(&mut spec["template"]);
+}
+
+/// What a rule of a job asks of a condition of a pod, where it does not say it.
+fn failure_rules(spec: &mut Value) {
     if let Some(policy) = present(spec, "podFailurePolicy") {
         for rule in items(policy, "rules") {
             for pattern in items(rule, "onPodConditions") {
@@ -137,7 +143,6 @@ pub(super) fn job(object: &mut Value) {
             }
         }
     }
-    pod::template(&mut spec["template"]);
 }
 
 pub(super) fn cron_job(object: &mut Value) {
@@ -146,5 +151,6 @@ pub(super) fn cron_job(object: &mut Value) {
     default(spec, "suspend", json!(false));
     default(spec, "successfulJobsHistoryLimit", json!(3));
     default(spec, "failedJobsHistoryLimit", json!(1));
+    failure_rules(&mut spec["jobTemplate"]["spec"]);
     pod::template(&mut spec["jobTemplate"]["spec"]["template"]);
 }

@@ -37,17 +37,35 @@ pub fn strategic_merge_patch(gvk: &Gvk, object: &Value, patch: &[u8]) -> ApiResu
     strategic::merge_map(original, patch, schema::kind(gvk)).map(Value::Object)
 }
 
-/// 422 for a JSON or merge patch whose result does not decode; `text` is what [`crate::strict::check`] said.
-pub fn undecodable(patch: &[u8], text: &str) -> ApiError {
-    refused(&String::from_utf8_lossy(patch), text)
+/// 422 for a JSON or merge patch whose result does not decode, which is shown; `text` is what
+/// [`crate::strict::check`] said.
+pub fn undecodable(patched: &Value, text: &str) -> ApiError {
+    refused(&patched.to_string(), text)
 }
 
-/// The same for a strategic merge patch, which upstream shows as a Go map.
+/// The same for a strategic merge patch, which upstream shows itself, as a Go map.
 pub fn undecodable_strategic(patch: &[u8], text: &str) -> ApiError {
-    match parse(patch) {
-        Ok(node) => refused(&go_print(&node.into_value()), text),
-        Err(_) => undecodable(patch, text),
+    let shown = match parse(patch) {
+        Ok(node) => go_print(&without_directives(node.into_value())),
+        Err(_) => String::from_utf8_lossy(patch).into_owned(),
+    };
+    refused(&shown, text)
+}
+
+/// Upstream has taken out of the maps what says how they are merged when it shows them.
+fn without_directives(mut patch: Value) -> Value {
+    for member in patch
+        .as_object_mut()
+        .into_iter()
+        .flatten()
+        .map(|(_, member)| member)
+    {
+        *member = without_directives(member.take());
     }
+    if let Some(members) = patch.as_object_mut() {
+        members.remove("$patch");
+    }
+    patch
 }
 
 fn refused(shown: &str, text: &str) -> ApiError {

@@ -97,13 +97,15 @@ fn change(original: &mut Object, name: String, value: Value, field: Option<&'sta
     }
     let definition = field.and_then(|field| item_definition(&field.ty));
     let merged = match (original.remove(&name), value) {
-        (Some(Value::Object(old)), Value::Object(patch)) => {
+        (Some(Value::Object(old)), Value::Object(patch)) if !field.is_some_and(|field| field.replace) => {
             Some(Value::Object(merge_map(old, patch, definition)?))
         }
         (Some(Value::Array(old)), Value::Array(patch)) if field.is_some_and(|field| field.merge) => Some(
             Value::Array(merge_list(old, patch, definition, merge_key(field))?),
         ),
         (Some(Value::Array(_)), patch @ Value::Array(_)) => Some(patch),
+        // What replaces is taken as it is, nulls and all.
+        (Some(Value::Object(_)), patch @ Value::Object(_)) => Some(patch),
         (_, value) => without_directives(value),
     };
     if let Some(merged) = merged {

@@ -135,6 +135,7 @@ fn field(next: &mut dyn FnMut() -> &'static str) -> Field {
         },
         merge_key,
         merge: strategy.split(',').any(|one| one == "merge"),
+        replace: strategy == "replace",
         retain_keys: strategy.split(',').any(|one| one == "retainKeys"),
         go_type: next(),
     }

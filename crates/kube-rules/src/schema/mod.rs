@@ -108,6 +108,8 @@ pub struct Field {
     pub merge_key: &'static str,
     /// `x-kubernetes-patch-strategy` contains `merge`.
     pub merge: bool,
+    /// `x-kubernetes-patch-strategy` is `replace`.
+    pub replace: bool,
     /// `x-kubernetes-patch-strategy` contains `retainKeys`.
     pub retain_keys: bool,
     /// Type as Go's errors name it (`[]v1.Container`), or empty where unknown.

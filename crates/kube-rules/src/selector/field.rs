@@ -63,7 +63,7 @@ fn selectable(gvk: &Gvk) -> &'static [&'static str] {
         ("", "Namespace") => &["status.phase"],
         ("", "Secret") => &["type"],
         ("", "Service") => &["spec.clusterIP", "spec.type"],
-        ("", "ReplicationController") | ("apps", "ReplicaSet") => &["status.replicas"],
+        ("", "ReplicationController") => &["status.replicas"],
         ("batch", "Job") => &["status.successful"],
         ("certificates.k8s.io", "CertificateSigningRequest") => &["spec.signerName"],
         _ => &[],
@@ -71,40 +71,46 @@ fn selectable(gvk: &Gvk) -> &'static [&'static str] {
 }
 
 impl FieldSelector {
-    /// Parses `fieldSelector=` for a built-in kind.
-    pub fn parse(gvk: &Gvk, text: &str) -> ApiResult<Self> {
-        let terms = parse(text)?;
-        let known = selectable(gvk);
-        for term in &terms {
-            let field = term.field.as_str();
-            if matches!(field, "metadata.name" | "metadata.namespace") || known.contains(&field) {
-                continue;
-            }
-            return Err(ApiError::bad_request(if known.is_empty() {
-                unknown(field, &[])
-            } else {
-                format!("field label not supported: {field}")
-            }));
-        }
-        Ok(Self { terms })
+    /// Parses `fieldSelector=`.
+    pub fn parse(text: &str) -> ApiResult<Self> {
+        parse(text).map(|terms| Self { terms })
     }
 
-    /// Parses `fieldSelector=` for a custom resource with these `selectableFields` paths (`.spec.color`).
-    pub fn parse_custom(selectable: &[String], text: &str) -> ApiResult<Self> {
-        let terms = parse(text)?;
+    /// 400 for a field by which objects of a built-in kind are not selected.
+    pub fn check(&self, gvk: &Gvk) -> ApiResult<()> {
+        let known = selectable(gvk);
+        let namespaced = !matches!(
+            gvk.kind.as_str(),
+            "Namespace" | "Node" | "CertificateSigningRequest"
+        );
+        self.check_known(known, namespaced, |field| match gvk.kind.as_str() {
+            "Job" => format!("field label {} not supported for Job", go_quote(field)),
+            _ if known.is_empty() => unknown(field, &[]),
+            _ => format!("field label not supported: {field}"),
+        })
+    }
+
+    /// The same for a custom resource with these `selectableFields` paths (`.spec.color`).
+    pub fn check_custom(&self, selectable: &[String], namespaced: bool) -> ApiResult<()> {
         let known: Vec<&str> = selectable
             .iter()
             .map(|path| path.trim_start_matches('.'))
             .collect();
-        for term in &terms {
-            let field = term.field.as_str();
-            if !matches!(field, "metadata.name" | "metadata.namespace") && !known.contains(&field) {
-                return Err(ApiError::bad_request(format!(
-                    "field label not supported: {field}"
-                )));
-            }
+        self.check_known(&known, namespaced, |field| {
+            format!("field label not supported: {field}")
+        })
+    }
+
+    fn check_known(&self, known: &[&str], namespaced: bool, error: impl Fn(&str) -> String) -> ApiResult<()> {
+        let is_known = |field: &str| {
+            field == "metadata.name"
+                || (field == "metadata.namespace" && namespaced)
+                || known.contains(&field)
+        };
+        match self.terms.iter().find(|term| !is_known(&term.field)) {
+            Some(term) => Err(ApiError::bad_request(error(&term.field))),
+            None => Ok(()),
         }
-        Ok(Self { terms })
     }
 
     /// Whether every object is selected.

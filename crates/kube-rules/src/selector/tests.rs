@@ -1,5 +1,6 @@
 use super::*;
 use crate::gvk::Gvk;
+use crate::status::ApiResult;
 use serde_json::{Value, json};
 
 fn gvk(kind: &str) -> Gvk {
@@ -8,6 +9,12 @@ fn gvk(kind: &str) -> Gvk {
         version: "v1".into(),
         kind: kind.into(),
     }
+}
+
+fn fields(kind: &str, text: &str) -> ApiResult<FieldSelector> {
+    let selector = FieldSelector::parse(text)?;
+    selector.check(&gvk(kind))?;
+    Ok(selector)
 }
 
 #[test]
@@ -129,19 +136,13 @@ fn field_selectors_match() {
         ("spec.nodeName=w,status.phase=Running", true),
         ("spec.hostNetwork=false", true),
     ] {
-        assert_eq!(
-            FieldSelector::parse(&gvk("Pod"), text).unwrap().matches(&pod),
-            selected,
-            "{text}"
-        );
+        assert_eq!(fields("Pod", text).unwrap().matches(&pod), selected, "{text}");
     }
     assert_eq!(
-        FieldSelector::parse(&gvk("Pod"), "metadata.name=a")
-            .unwrap()
-            .required_name(),
+        fields("Pod", "metadata.name=a").unwrap().required_name(),
         Some("a")
     );
-    let escaped = FieldSelector::parse(&gvk("Secret"), r"type=a\,b").unwrap();
+    let escaped = fields("Secret", r"type=a\,b").unwrap();
     assert!(escaped.matches(&json!({"type": "a,b"})));
 }
 
@@ -170,9 +171,11 @@ fn field_selectors_that_are_refused() {
             r"invalid field selector: invalid escape sequence: \a",
         ),
     ] {
-        let found = FieldSelector::parse(&gvk(kind), text).unwrap_err();
+        let found = fields(kind, text).unwrap_err();
         assert_eq!((found.code, found.message.as_str()), (400, error), "{text}");
     }
-    let custom = FieldSelector::parse_custom(&[".spec.color".to_owned()], "spec.color=blue").unwrap();
+    let custom = FieldSelector::parse("spec.color=blue").unwrap();
+    assert!(custom.check_custom(&[".spec.color".to_owned()], true).is_ok());
+    assert!(custom.check_custom(&[], true).is_err());
     assert!(custom.matches(&json!({"spec": {"color": "blue"}})));
 }

@@ -2,10 +2,29 @@
 
 use super::{qos_class, remove, restore};
 use crate::gvk::Gvk;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 /// How a DaemonSet carries the generation of its template.
 pub(crate) const TEMPLATE_GENERATION: &str = "deprecated.daemonset.template.generation";
+
+/// A field of a CSIDriver that is behind a gate.
+const PREVENTS: &str = "preventPodSchedulingIfMissing";
+
+/// Version 1 of the group has no topology of its own any more.
+fn drop_topology(slice: &mut Value) {
+    let endpoints = slice.get_mut("endpoints").and_then(Value::as_array_mut);
+    for members in endpoints.into_iter().flatten().filter_map(Value::as_object_mut) {
+        members.remove("deprecatedTopology");
+    }
+}
+
+/// What was configured of a kubelet through its node, a feature that is gone.
+pub(super) fn drop_node_configuration(node: &mut Value) {
+    remove(&mut node["spec"], "configSource");
+    if node["status"].is_object() {
+        remove(&mut node["status"], "config");
+    }
+}
 
 /// Initial status and the like.
 pub(super) fn prepare(gvk: &Gvk, object: &mut Value) {
@@ -23,6 +42,10 @@ pub(super) fn prepare(gvk: &Gvk, object: &mut Value) {
         }
         ("", "Namespace") => {
             object["status"] = json!({"phase": "Active"});
+            let name = object["metadata"]["name"].clone();
+            if name.as_str().is_some_and(|name| !name.is_empty()) {
+                object["metadata"]["labels"]["kubernetes.io/metadata.name"] = name;
+            }
             let finalizers = &mut object["spec"]["finalizers"];
             if !finalizers
                 .as_array()
@@ -44,10 +67,7 @@ pub(super) fn prepare(gvk: &Gvk, object: &mut Value) {
                 list.push(taint);
             }
             *taints = Value::Array(list);
-            remove(&mut object["spec"], "configSource");
-            if object["status"].is_object() {
-                remove(&mut object["status"], "config");
-            }
+            drop_node_configuration(object);
         }
         ("", "PersistentVolumeClaim") => {
             object["status"] = json!({"phase": "Pending"});
@@ -74,15 +94,9 @@ pub(super) fn prepare(gvk: &Gvk, object: &mut Value) {
         ("", "ServiceAccount") => names_of_secrets(object),
         // Behind gates that are closed, or of a feature that is gone.
         ("storage.k8s.io", "CSIDriver") => {
-            remove(&mut object["spec"], "preventPodSchedulingIfMissing");
+            remove(&mut object["spec"], PREVENTS);
         }
-        ("discovery.k8s.io", "EndpointSlice") => {
-            // Version 1 of the group has no topology of its own any more.
-            let endpoints = object.get_mut("endpoints").and_then(Value::as_array_mut);
-            for members in endpoints.into_iter().flatten().filter_map(Value::as_object_mut) {
-                members.remove("deprecatedTopology");
-            }
-        }
+        ("discovery.k8s.io", "EndpointSlice") => drop_topology(object),
         _ => {}
     }
 }
@@ -101,12 +115,19 @@ fn data_sources(spec: &mut Value) {
         )
     };
     let get = |spec: &Value, name: &str| spec.get(name).filter(|source| !source.is_null()).cloned();
+    // One of another namespace is behind a gate.
+    if get(spec, NEW).is_some_and(|source| source["namespace"].as_str().is_some_and(|it| !it.is_empty())) {
+        remove(spec, NEW);
+    }
     if get(spec, OLD).is_some_and(|source| !old_knows(&source)) {
         remove(spec, OLD);
     }
     match (get(spec, OLD), get(spec, NEW)) {
         (Some(source), None) => spec[NEW] = source,
-        (None, Some(source)) if source["namespace"].is_null() && old_knows(&source) => spec[OLD] = source,
+        (None, Some(mut source)) if source["namespace"].as_str().is_none_or(str::is_empty) => {
+            remove(&mut source, "namespace");
+            spec[OLD] = source;
+        }
         _ => {}
     }
 }
@@ -135,6 +156,12 @@ pub(super) fn prepare_update(gvk: &Gvk, old: &Value, new: &mut Value) {
         ("", "Service") => {
             keep_allocated(&old["spec"], &mut new["spec"]);
             service(new);
+        }
+        ("", "Node") => drop_node_configuration(new),
+        ("discovery.k8s.io", "EndpointSlice") => drop_topology(new),
+        ("", "PersistentVolumeClaim") => data_sources(&mut new["spec"]),
+        ("storage.k8s.io", "CSIDriver") if old["spec"].get(PREVENTS).is_none() => {
+            remove(&mut new["spec"], PREVENTS);
         }
         ("apps", "DaemonSet") => {
             let generation = template_generation(old);
@@ -200,33 +227,43 @@ fn service(object: &mut Value) {
         }
         return;
     }
-    let first = spec["clusterIPs"]
-        .as_array()
-        .and_then(|list| list.first())
-        .cloned();
-    match (
-        spec.get("clusterIP")
-            .and_then(Value::as_str)
-            .filter(|ip| !ip.is_empty()),
-        first,
-    ) {
-        (Some(ip), None) => spec["clusterIPs"] = json!([ip]),
-        (None, Some(ip)) => spec["clusterIP"] = ip,
-        _ => {}
+    let ips = spec["clusterIPs"].as_array().cloned().unwrap_or_default();
+    let ip = spec["clusterIP"].as_str().unwrap_or_default().to_owned();
+    let headless = ip == "None";
+    if !ip.is_empty() && ips.is_empty() {
+        spec["clusterIPs"] = json!([ip]);
     }
     let selects = spec["selector"]
         .as_object()
         .is_some_and(|selector| !selector.is_empty());
-    let (families, policy) = if spec["clusterIP"] == json!("None") && !selects {
-        (json!(["IPv4", "IPv6"]), "RequireDualStack")
-    } else {
-        (json!(["IPv4"]), "SingleStack")
-    };
-    if spec["ipFamilies"].as_array().is_none_or(Vec::is_empty) {
-        spec["ipFamilies"] = families;
-    }
+    let free = headless && !selects;
     if spec.get("ipFamilyPolicy").is_none_or(Value::is_null) {
-        spec["ipFamilyPolicy"] = json!(policy);
+        spec["ipFamilyPolicy"] = json!(if free { "RequireDualStack" } else { "SingleStack" });
+    }
+    if spec["ipFamilies"].as_array().is_none_or(Vec::is_empty) {
+        // Those of the addresses that were asked for, or else that of the cluster.
+        let mut families: Vec<&str> = spec["clusterIPs"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .filter_map(Value::as_str)
+            .filter(|ip| *ip != "None")
+            .map(|ip| if ip.contains(':') { "IPv6" } else { "IPv4" })
+            .collect();
+        families.dedup();
+        spec["ipFamilies"] = if families.is_empty() {
+            json!(["IPv4"])
+        } else {
+            json!(families)
+        };
+    }
+    // Nothing is allocated for these, so that they may have a family that the cluster lacks.
+    if free && spec["ipFamilyPolicy"] != "SingleStack" {
+        let families = spec["ipFamilies"].as_array_mut();
+        if let Some(families) = families.filter(|families| families.len() == 1) {
+            let other = if families[0] == "IPv4" { "IPv6" } else { "IPv4" };
+            families.push(json!(other));
+        }
     }
     if let Some(members) = spec.as_object_mut()
         && members.get("clusterIP").is_some_and(Value::is_null)
@@ -256,6 +293,12 @@ fn job_selector(object: &mut Value) {
         if labels.get(key).is_none() {
             labels[key] = value.clone();
         }
+    }
+    // Upstream gives a job without labels those of its template whenever it reads it.
+    let labels = labels.clone();
+    let own = &mut object["metadata"]["labels"];
+    if own.as_object().is_none_or(Map::is_empty) {
+        *own = labels;
     }
     let selected = &mut object["spec"]["selector"]["matchLabels"];
     if selected.get("batch.kubernetes.io/controller-uid").is_none() {

@@ -142,6 +142,7 @@ pub fn prepare_status_update(gvk: &Gvk, old: &Value, new: &mut Value) {
         ("apps", "Deployment") => restore(&old["metadata"], &mut new["metadata"], "labels"),
         ("apps", "DaemonSet") => create::keep_template_generation(old, new),
         ("", "Pod") => restore(&old["metadata"], &mut new["metadata"], "ownerReferences"),
+        ("", "Node") => create::drop_node_configuration(new),
         (
             "apiextensions.k8s.io"
             | "storage.k8s.io"

@@ -250,4 +250,8 @@ fn jobs_select_their_pods_by_uid() {
         json!({"matchLabels": {"batch.kubernetes.io/controller-uid": "u"}})
     );
     assert_eq!(job["spec"]["template"]["metadata"]["labels"]["job-name"], "j");
+    assert_eq!(
+        job["metadata"]["labels"],
+        job["spec"]["template"]["metadata"]["labels"]
+    );
 }

@@ -61,8 +61,33 @@ fn read(text: &str, duplicates: DuplicateKeyPolicy) -> Result<Value, Error> {
     if text.trim().is_empty() {
         return Ok(Value::Null);
     }
-    let options = serde_saphyr::options! { duplicate_keys: duplicates, with_snippet: false };
-    serde_saphyr::from_str_with_options(text, options)
+    let parse = |text: &str| {
+        let options = serde_saphyr::options! { duplicate_keys: duplicates, with_snippet: false };
+        serde_saphyr::from_str_with_options(text, options)
+    };
+    parse(text).or_else(|error| match first_document(text, &error) {
+        Some(first) => parse(first),
+        None => Err(error),
+    })
+}
+
+/// What goes before something that is neither part of the first document nor the begin of another one. Go's
+/// library does not read as far.
+fn first_document<'t>(text: &'t str, error: &Error) -> Option<&'t str> {
+    if !error.to_string().contains("expected <document start>") {
+        return None;
+    }
+    let location = error.location()?;
+    let before: usize = text
+        .split_inclusive('\n')
+        .take(usize::try_from(location.line()).ok()?.checked_sub(1)?)
+        .map(str::len)
+        .sum();
+    let line = text.get(before..)?;
+    let column = usize::try_from(location.column()).ok()?.checked_sub(1)?;
+    let within = line.char_indices().nth(column).map_or(line.len(), |(at, _)| at);
+    text.get(..before + within)
+        .filter(|first| !first.trim().is_empty())
 }
 
 fn is_duplicate(error: &Error) -> bool {
@@ -88,6 +113,10 @@ fn problem(error: &Error) -> (u64, String) {
         .split_once("while ")
         .and_then(|(_, rest)| rest.split_once(", "))
     {
+        _ if text.contains("unclosed quote") => "found unexpected end of stream",
+        _ if text.contains("invalid trailing content after double-quoted scalar") => {
+            "did not find expected ',' or '}'"
+        }
         _ if text.contains("unclosed bracket '['") => "did not find expected ',' or ']'",
         _ if text.contains("unclosed bracket '{'") => "did not find expected ',' or '}'",
         Some((_, wrong)) => wrong,

@@ -19,8 +19,12 @@ const MAX_STRICT_ERRORS: usize = 100;
 /// The outcome of decoding.
 #[derive(Debug, Default)]
 pub(super) struct Findings {
-    /// The first thing that does not fit its type; decoding fails with it.
-    pub(super) type_error: Option<String>,
+    /// The first thing that does not fit its type. Go notes it and reads on.
+    type_error: Option<String>,
+    /// The first thing that a type with a decoder of its own refuses. Go stops there and forgets the rest.
+    refused: Option<String>,
+    /// Whether it is read as a Go map, as what a strategic merge patch or an apply makes, and not as JSON.
+    of_map: bool,
     /// Unknown and duplicate fields, in the order of the document.
     pub(super) strict: Vec<String>,
 }
@@ -59,7 +63,53 @@ pub(super) fn decode(definition: &'static Definition, node: Node, findings: &mut
     }
 }
 
+/// What Go's conversion of maps says of a value that does not fit.
+fn cannot_restore(node: &Node, ty: &Type, go_type: &str) -> String {
+    let (name, kind) = match node {
+        Node::Object(_) => ("map[string]interface {}", "map"),
+        Node::Array(_) => ("[]interface {}", "slice"),
+        Node::Number(text) if text.parse::<i64>().is_ok() => ("int64", "int64"),
+        Node::Number(_) => ("float64", "float64"),
+        other => (other.go_kind(), other.go_kind()),
+    };
+    let simple = match ty {
+        Type::List(_) | Type::Bytes => return format!("cannot restore slice from {kind}"),
+        Type::Map(_) => return format!("cannot restore map from {kind}"),
+        Type::Ref(_) | Type::Any => return format!("cannot restore struct from: {kind}"),
+        Type::String => "string",
+        Type::Boolean => "bool",
+        Type::Int32 => "int32",
+        Type::Int64 => "int64",
+        Type::Number => "float64",
+    };
+    // Go converts whole numbers to text, and numbers to one another, which Kubernetes does not want.
+    let converts = match ty {
+        Type::String => name == "int64",
+        Type::Int32 | Type::Int64 | Type::Number => matches!(name, "int64" | "float64"),
+        _ => false,
+    };
+    if converts {
+        let target = if go_type.is_empty() { simple } else { go_type };
+        format!("cannot convert {name} to {target}")
+    } else {
+        format!("unrecognized type: {simple}")
+    }
+}
+
 impl Findings {
+    /// Of a Go map.
+    pub(super) fn of_map() -> Self {
+        Self {
+            of_map: true,
+            ..Self::default()
+        }
+    }
+
+    /// What decoding fails with.
+    pub(super) fn error(&mut self) -> Option<String> {
+        self.refused.take().or(self.type_error.take())
+    }
+
     fn mismatch(&mut self, node: &Node, go_type: &str, context: Context) {
         let mut what = node.go_kind().to_owned();
         if let Node::Number(text) = node
@@ -67,19 +117,21 @@ impl Findings {
         {
             what = format!("number {text}");
         }
-        let target = if context.owner.is_empty() {
-            format!("value of type {go_type}")
-        } else {
-            format!(
-                "struct field {}.{} of type {go_type}",
-                context.owner, context.fields
-            )
-        };
-        self.fail(format!("json: cannot unmarshal {what} into Go {target}"));
+        self.fail(cannot_unmarshal(&what, go_type, context));
     }
 
     fn fail(&mut self, text: String) {
         self.type_error.get_or_insert(text);
+    }
+
+    fn refuse(&mut self, text: String) {
+        self.refused.get_or_insert(text);
+    }
+
+    /// What a decoder of its own says of a value of another kind. Of a map it does not know the place.
+    fn refuse_kind(&mut self, what: &str, go_type: &str, context: Context) {
+        let owner = if self.of_map { "" } else { context.owner };
+        self.refuse(cannot_unmarshal(what, go_type, Context { owner, ..context }));
     }
 
     fn strict(&mut self, what: &str, path: &str) {
@@ -87,6 +139,54 @@ impl Findings {
         if self.strict.len() < MAX_STRICT_ERRORS && !self.strict.contains(&text) {
             self.strict.push(text);
         }
+    }
+}
+
+fn cannot_unmarshal(what: &str, go_type: &str, context: Context) -> String {
+    let target = if context.owner.is_empty() {
+        format!("value of type {go_type}")
+    } else {
+        format!(
+            "struct field {}.{} of type {go_type}",
+            context.owner, context.fields
+        )
+    };
+    format!("json: cannot unmarshal {what} into Go {target}")
+}
+
+/// The Go structs embedded in `owner` through which it has `field`, as Go's paths of type errors show them.
+fn embedded(owner: &str, field: &str) -> Option<&'static str> {
+    let through = |own: &[&str], name| (!own.contains(&field)).then_some(name);
+    match owner {
+        "NamedRuleWithOperations" if field == "operations" => Some("RuleWithOperations"),
+        "NamedRuleWithOperations" => through(&["resourceNames"], "RuleWithOperations.Rule"),
+        "RuleWithOperations" => through(&["operations"], "Rule"),
+        "ConfigMapEnvSource"
+        | "ConfigMapKeySelector"
+        | "ConfigMapProjection"
+        | "ConfigMapVolumeSource"
+        | "SecretEnvSource"
+        | "SecretKeySelector"
+        | "SecretProjection" => (field == "name").then_some("LocalObjectReference"),
+        "EphemeralContainer" => through(&["targetContainerName"], "EphemeralContainerCommon"),
+        "IngressRule" => through(&["host"], "IngressRuleValue"),
+        "PersistentVolumeSpec" => through(
+            &[
+                "accessModes",
+                "capacity",
+                "claimRef",
+                "mountOptions",
+                "nodeAffinity",
+                "persistentVolumeReclaimPolicy",
+                "storageClassName",
+                "volumeAttributesClassName",
+                "volumeMode",
+            ],
+            "PersistentVolumeSource",
+        ),
+        "Probe" => matches!(field, "exec" | "grpc" | "httpGet" | "tcpSocket").then_some("ProbeHandler"),
+        "Volume" => through(&["name"], "VolumeSource"),
+        _ => None,
     }
 }
 
@@ -116,7 +216,10 @@ fn object(
             findings.strict("duplicate", &path);
         }
         seen.push(field.name);
-        let fields = join(context.fields, &name);
+        let fields = match embedded(definition.short_name(), field.name) {
+            Some(through) => join(context.fields, &format!("{through}.{name}")),
+            None => join(context.fields, &name),
+        };
         let inner = Context {
             owner: definition.short_name(),
             fields: &fields,
@@ -202,7 +305,12 @@ fn typed(ty: &Type, go_type: &str, node: Node, context: Context, findings: &mut 
         (Type::String, Node::String(text)) => Value::String(text),
         (Type::Bytes, Node::String(text)) => {
             if let Some(at) = bad_base64(&text) {
-                findings.fail(format!("illegal base64 data at input byte {at}"));
+                let text = format!("illegal base64 data at input byte {at}");
+                if findings.of_map {
+                    findings.refuse(format!("error decoding from json: {text}"));
+                } else {
+                    findings.fail(text);
+                }
             }
             Value::String(text)
         }
@@ -217,7 +325,7 @@ fn typed(ty: &Type, go_type: &str, node: Node, context: Context, findings: &mut 
                 return Value::from(value);
             }
             let name = if *ty == Type::Int32 { "int32" } else { "int64" };
-            findings.mismatch(&Node::Number(text), name, context);
+            findings.unfit(&Node::Number(text), ty, name, context);
             Value::Null
         }
         (Type::List(item), Node::Array(nodes)) => {
@@ -240,16 +348,17 @@ fn typed(ty: &Type, go_type: &str, node: Node, context: Context, findings: &mut 
         // Go reads a list of numbers as bytes, and names the first item that is none.
         (Type::Bytes, Node::Array(items)) => bytes(items, context, findings),
         (Type::Bytes, node) => {
-            findings.mismatch_kind(&node, "[]uint8", context);
+            findings.unfit(&node, ty, "[]uint8", context);
             Value::Null
         }
         (ty, node) => {
             let name = if go_type.is_empty() {
                 fallback_name(ty)
             } else {
-                go_type.to_owned()
+                // Errors name the type behind the alias.
+                go_type.replace("[]byte", "[]uint8")
             };
-            findings.mismatch_kind(&node, &name, context);
+            findings.unfit(&node, ty, &name, context);
             Value::Null
         }
     }
@@ -271,20 +380,19 @@ fn bytes(items: Vec<Node>, context: Context, findings: &mut Findings) -> Value {
 }
 
 impl Findings {
-    /// A value of another kind altogether: Go then does not quote numbers.
-    fn mismatch_kind(&mut self, node: &Node, go_type: &str, context: Context) {
-        let target = if context.owner.is_empty() {
-            format!("value of type {go_type}")
+    /// A value that does not fit its type. Go quotes numbers only where a number of another kind is wanted.
+    fn unfit(&mut self, node: &Node, ty: &Type, go_type: &str, context: Context) {
+        if self.of_map {
+            self.refuse(cannot_restore(node, ty, go_type));
+        } else if matches!((ty, node), (Type::Int32 | Type::Int64, Node::Number(_))) {
+            self.mismatch(node, go_type, context);
         } else {
-            format!(
-                "struct field {}.{} of type {go_type}",
-                context.owner, context.fields
-            )
-        };
-        self.fail(format!(
-            "json: cannot unmarshal {} into Go {target}",
-            node.go_kind()
-        ));
+            self.mismatch_kind(node, go_type, context);
+        }
+    }
+
+    fn mismatch_kind(&mut self, node: &Node, go_type: &str, context: Context) {
+        self.fail(cannot_unmarshal(node.go_kind(), go_type, context));
     }
 }
 
@@ -367,18 +475,18 @@ fn reference(ty: &Type, go_type: &str, node: Node, context: Context, findings: &
             } else {
                 go_type
             };
-            findings.mismatch_kind(&node, name, context);
+            findings.unfit(&node, ty, name, context);
             Value::Null
         }
         (Shape::Quantity, Node::String(text) | Node::Number(text)) => match Quantity::parse(text.trim()) {
             Ok(quantity) => Value::String(quantity.to_string()),
             Err(error) => {
-                findings.fail(error.to_string());
+                findings.refuse(error.to_string());
                 Value::Null
             }
         },
         (Shape::Quantity, _) => {
-            findings.fail(NotAQuantity.to_string());
+            findings.refuse(NotAQuantity.to_string());
             Value::Null
         }
         (Shape::IntOrString, Node::String(text)) => Value::String(text),
@@ -386,16 +494,11 @@ fn reference(ty: &Type, go_type: &str, node: Node, context: Context, findings: &
             if let Ok(value) = text.parse::<i32>() {
                 return Value::from(value);
             }
-            findings.fail(format!(
-                "json: cannot unmarshal number {text} into Go value of type int32"
-            ));
+            findings.refuse_kind(&format!("number {text}"), "int32", context);
             Value::Null
         }
         (Shape::IntOrString, node) => {
-            findings.fail(format!(
-                "json: cannot unmarshal {} into Go value of type int32",
-                node.go_kind()
-            ));
+            findings.refuse_kind(node.go_kind(), "int32", context);
             Value::Null
         }
         (Shape::Time | Shape::MicroTime, Node::String(text)) => {
@@ -407,16 +510,13 @@ fn reference(ty: &Type, go_type: &str, node: Node, context: Context, findings: &
             match canonical {
                 Ok(text) => Value::String(text),
                 Err(error) => {
-                    findings.fail(error);
+                    findings.refuse(error);
                     Value::Null
                 }
             }
         }
         (Shape::Time | Shape::MicroTime, node) => {
-            findings.fail(format!(
-                "json: cannot unmarshal {} into Go value of type string",
-                node.go_kind()
-            ));
+            findings.refuse_kind(node.go_kind(), "string", context);
             Value::Null
         }
     }

@@ -11,6 +11,7 @@ use crate::gvk::{Gvk, group_version, split_api_version};
 use crate::protobuf;
 use crate::schema::{self, Definition};
 use crate::status::{ApiError, ApiResult};
+use crate::strategy::TEMPLATE_GENERATION;
 use json::Node;
 use serde_json::{Value, json};
 
@@ -76,6 +77,22 @@ pub fn decode_protobuf(expected: &Gvk, body: &[u8]) -> ApiResult<Decoded> {
     })
 }
 
+/// An object of a built-in kind with nothing in it, as Go encodes it; `None` for a kind that there is not.
+pub fn nothing(gvk: &Gvk) -> Option<Value> {
+    let mut nothing = decode::zero(schema::kind(gvk)?);
+    // Numbers that are no pointers in the form in which Go holds these kinds.
+    match (gvk.group.as_str(), gvk.kind.as_str()) {
+        ("apps", "Deployment" | "ReplicaSet" | "StatefulSet") => {
+            nothing["spec"]["replicas"] = json!(0);
+        }
+        ("apps", "DaemonSet") => {
+            nothing["metadata"]["annotations"] = json!({TEMPLATE_GENERATION: "0"});
+        }
+        _ => {}
+    }
+    Some(nothing)
+}
+
 /// Kind and version that a body says it has, or the expected ones.
 fn named<'a>(expected: &'a Gvk, kind: &'a str, api_version: &'a str) -> (&'a str, &'a str) {
     let version = match split_api_version(api_version).1 {
@@ -85,16 +102,44 @@ fn named<'a>(expected: &'a Gvk, kind: &'a str, api_version: &'a str) -> (&'a str
     (if kind.is_empty() { &expected.kind } else { kind }, version)
 }
 
-/// Checks and canonicalises an object that came out of a patch. The error is text for
+/// Checks and canonicalises an object that came out of a JSON or merge patch. The error is text for
 /// [`crate::patch::undecodable`].
 pub fn check(expected: &Gvk, object: Value, mode: FieldValidation) -> Result<Decoded, String> {
     check_kind(expected, &object)?;
     typed(expected, Node::from(object), mode)
 }
 
+/// The same for a strategic merge patch and for what was applied, which upstream reads as Go maps.
+pub fn check_map(expected: &Gvk, object: Value, mode: FieldValidation) -> Result<Decoded, String> {
+    check_kind(expected, &object)?;
+    typed_with(expected, Node::from(object), mode, decode::Findings::of_map())
+}
+
+/// Whether a body is JSON's `null`.
+pub(super) fn is_null(body: &[u8]) -> bool {
+    body.trim_ascii() == b"null"
+}
+
+/// 400 for a body that is null, of a kind that Go has no structure for.
+pub(super) fn without_kind(expected: &Gvk, body: &[u8], mode: FieldValidation) -> ApiError {
+    let error = "Object 'Kind' is missing in 'null'";
+    match mode {
+        FieldValidation::Ignore => cannot_handle(expected, &expected.kind, &expected.version, error),
+        FieldValidation::Warn | FieldValidation::Strict => {
+            unrecognized(expected, &format!("{error} ({})", shown(body)))
+        }
+    }
+}
+
 /// A JSON body as a document; errors are those of upstream's recognition of kinds.
 pub(super) fn parse_body(expected: &Gvk, body: &[u8]) -> ApiResult<Node> {
-    let node = json::parse(body).map_err(|error| {
+    // Go decodes `null` to an object with nothing in it.
+    let node = if is_null(body) {
+        Ok(Node::Object(Vec::new()))
+    } else {
+        json::parse(body)
+    };
+    let node = node.map_err(|error| {
         unrecognized(
             expected,
             &format!(
@@ -215,7 +260,7 @@ pub(super) fn decode_part(
 ) -> Result<(Value, Vec<String>), String> {
     let mut findings = decode::Findings::default();
     let value = decode::decode(definition, node, &mut findings);
-    match findings.type_error {
+    match findings.error() {
         Some(error) => Err(error),
         None => Ok((value, findings.strict)),
     }
@@ -272,10 +317,18 @@ fn not_registered(kind: &str, api_version: &str) -> String {
 }
 
 fn typed(expected: &Gvk, node: Node, mode: FieldValidation) -> Result<Decoded, String> {
+    typed_with(expected, node, mode, decode::Findings::default())
+}
+
+fn typed_with(
+    expected: &Gvk,
+    node: Node,
+    mode: FieldValidation,
+    mut findings: decode::Findings,
+) -> Result<Decoded, String> {
     let definition = known(expected)?;
-    let mut findings = decode::Findings::default();
     let mut object = decode::decode(definition, node, &mut findings);
-    if let Some(error) = findings.type_error {
+    if let Some(error) = findings.error() {
         return Err(error);
     }
     let warnings = strictness(findings.strict, mode)?;

@@ -136,7 +136,20 @@ fn go_words_type_mismatches() {
             "",
             "Service",
             r#"{"spec":{"ports":[{"targetPort":true}]}}"#,
-            "bool into Go value of type int32",
+            "bool into Go struct field ServicePort.spec.ports.targetPort of type int32",
+        ),
+        (
+            "",
+            "Pod",
+            r#"{"spec":{"volumes":[{"name":"v","hostPath":3}]}}"#,
+            "number into Go struct field Volume.spec.volumes.VolumeSource.hostPath of type v1.HostPathVolumeSource",
+        ),
+        // A port has a decoder of its own, whose error goes before those that were noted.
+        (
+            "",
+            "Pod",
+            r#"{"spec":{"hostname":1,"containers":[{"livenessProbe":{"httpGet":{"port":{}}}}]}}"#,
+            "object into Go struct field HTTPGetAction.spec.containers.livenessProbe.ProbeHandler.httpGet.port of type int32",
         ),
     ] {
         assert_eq!(refusal(group, kind, body), handled(kind, error), "{body}");
@@ -212,6 +225,65 @@ fn decoding_is_idempotent() {
         .unwrap()
         .object;
     assert_eq!(once, twice);
+}
+
+#[test]
+fn yaml_errors_are_worded_as_gos_and_a_second_document_is_not_read() {
+    let error = |text: &str| {
+        decode_yaml(&gvk("", "ConfigMap"), text.as_bytes(), FieldValidation::Warn)
+            .unwrap_err()
+            .message
+    };
+    assert!(error(r#"{"kind":"Con"#).contains(": yaml: found unexpected end of stream ("));
+    assert!(error(r#"{"kind""ConfigMap"}"#).contains(": yaml: did not find expected ',' or '}' ("));
+    let two = r#"{"metadata":{"name":"a"}}{"metadata":{"name":"b"}}"#;
+    let first = decode_yaml(&gvk("", "ConfigMap"), two.as_bytes(), FieldValidation::Warn).unwrap();
+    assert_eq!(first.object["metadata"]["name"], "a");
+}
+
+#[test]
+fn null_is_an_object_with_nothing_in_it() {
+    let decoded = decode(&gvk("", "ConfigMap"), b" null\n", FieldValidation::Strict).unwrap();
+    assert_eq!(
+        decoded.object,
+        json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {}})
+    );
+}
+
+#[test]
+fn what_a_strategic_merge_patch_made_is_read_as_a_map() {
+    let error = |group: &str, kind: &str, object: Value| {
+        check_map(&gvk(group, kind), object, FieldValidation::Warn).unwrap_err()
+    };
+    for (object, expected) in [
+        (json!({"spec": "x"}), "cannot restore struct from: string"),
+        (
+            json!({"metadata": {"labels": ""}}),
+            "cannot restore map from string",
+        ),
+        (
+            json!({"spec": {"containers": 1}}),
+            "cannot restore slice from int64",
+        ),
+        (json!({"spec": {"hostname": 1}}), "cannot convert int64 to string"),
+        (json!({"spec": {"hostname": {}}}), "unrecognized type: string"),
+        (json!({"spec": {"priority": "1"}}), "unrecognized type: int32"),
+        (
+            json!({"spec": {"priority": 1.5}}),
+            "cannot convert float64 to int32",
+        ),
+        (json!({"spec": {"hostNetwork": 1}}), "unrecognized type: bool"),
+        (
+            json!({"spec": {"containers": [{"livenessProbe": {"httpGet": {"port": true}}}]}}),
+            "json: cannot unmarshal bool into Go value of type int32",
+        ),
+    ] {
+        assert_eq!(error("", "Pod", object.clone()), expected, "{object}");
+    }
+    assert_eq!(
+        error("", "ConfigMap", json!({"binaryData": {"a": "YQ==x"}})),
+        "error decoding from json: illegal base64 data at input byte 4"
+    );
 }
 
 #[test]

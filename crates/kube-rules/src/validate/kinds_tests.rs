@@ -351,6 +351,19 @@ fn ingresses(#[case] spec: Value, #[case] expected: Vec<String>) {
 #[case::both(json!({"ipFamilies": ["IPv4", "IPv6"]}), &[
     "spec.ipFamilyPolicy: Invalid value: \"SingleStack\": must be 'RequireDualStack' or 'PreferDualStack' when multiple IP families are specified",
 ])]
+#[case::two_stacks(json!({"ipFamilyPolicy": "RequireDualStack"}), &[
+    "spec.ipFamilyPolicy: Invalid value: \"RequireDualStack\": this cluster is not configured for dual-stack services",
+])]
+#[case::another_stack(json!({"ipFamilies": ["IPv6"]}), &[
+    "spec.ipFamilies[0]: Invalid value: \"IPv6\": not configured on this cluster",
+])]
+#[case::an_address_of_another_stack(json!({"clusterIP": "2001:db8::1"}), &[
+    "spec.clusterIPs[0]: Invalid value: [\"2001:db8::1\"]: IPv6 is not configured on this cluster",
+])]
+#[case::the_newer_field_alone(json!({"clusterIPs": ["10.96.0.9"]}), &[
+    "spec.clusterIPs: Invalid value: [\"10.96.0.9\"]: must be empty when `clusterIP` is not specified",
+])]
+#[case::headless_without_selector(json!({"clusterIP": "None", "ipFamilyPolicy": "PreferDualStack"}), &[])]
 #[case::distribution(json!({"trafficDistribution": "x"}), &[
     "spec.trafficDistribution: Unsupported value: \"x\": supported values: \"PreferClose\", \"PreferSameZone\", \"PreferSameNode\"",
 ])]

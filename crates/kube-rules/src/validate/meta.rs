@@ -5,6 +5,7 @@ use super::errors::{Errors, items, text};
 use crate::gvk::Gvk;
 use crate::names;
 use serde_json::{Value, json};
+use std::collections::BTreeSet;
 
 /// Upstream's bound on all annotations of an object together.
 const ANNOTATIONS_LIMIT: usize = 256 * 1024;
@@ -15,7 +16,9 @@ const STANDARD_FINALIZERS: [&str; 3] = ["kubernetes", "orphan", "foregroundDelet
 fn name_errors(gvk: &Gvk, object: &Value, name: &str) -> Vec<String> {
     match (gvk.group.as_str(), gvk.kind.as_str()) {
         ("", "Namespace" | "Service") | ("apps", "StatefulSet") => names::dns_label(name),
-        ("rbac.authorization.k8s.io", _) | ("policy", "PodDisruptionBudget") => names::path_segment(name),
+        ("rbac.authorization.k8s.io", _) | ("policy", "PodDisruptionBudget") | ("", "Event") => {
+            names::path_segment(name)
+        }
         ("apiregistration.k8s.io", "APIService") => aggregation::name_errors(object, name),
         // Any name is good.
         ("certificates.k8s.io", "CertificateSigningRequest") => Vec::new(),
@@ -25,11 +28,30 @@ fn name_errors(gvk: &Gvk, object: &Value, name: &str) -> Vec<String> {
     }
 }
 
-/// Metadata of a new object.
+/// Metadata of a new object of a built-in kind.
 pub(super) fn create(gvk: &Gvk, object: &Value, errors: &mut Errors) {
+    any_create(gvk, object, errors);
+    kube_finalizers(gvk, &object["metadata"], errors);
+}
+
+/// Kinds of which upstream checks the metadata as those of custom resources.
+fn is_generic(gvk: &Gvk) -> bool {
+    matches!(
+        gvk.group.as_str(),
+        "admissionregistration.k8s.io"
+            | "apiextensions.k8s.io"
+            | "apiregistration.k8s.io"
+            | "coordination.k8s.io"
+            | "node.k8s.io"
+    )
+}
+
+/// Metadata of a new object of any kind.
+pub(super) fn any_create(gvk: &Gvk, object: &Value, errors: &mut Errors) {
     let metadata = &object["metadata"];
     let (name, generate) = (text(metadata, "name"), text(metadata, "generateName"));
-    if !generate.is_empty() {
+    // Of this kind upstream looks at the name that was generated alone.
+    if !generate.is_empty() && gvk.kind != "ReplicationController" {
         // What will be appended makes a trailing dash good.
         let sample = generate
             .strip_suffix('-')
@@ -55,13 +77,25 @@ pub(super) fn create(gvk: &Gvk, object: &Value, errors: &mut Errors) {
             "must be greater than or equal to 0",
         );
     }
-    common(metadata, errors);
+    complete(metadata, errors);
 }
 
-/// Metadata of an update.
-pub(super) fn update(old: &Value, new: &Value, errors: &mut Errors) {
+/// What any metadata must fulfil, but for the name.
+pub(super) fn complete(metadata: &Value, errors: &mut Errors) {
+    common(metadata, errors);
+    finalizers(metadata, errors);
+}
+
+/// Metadata of an update of a built-in kind.
+pub(super) fn update(gvk: &Gvk, old: &Value, new: &Value, errors: &mut Errors) {
+    any_update(old, new, errors);
+    kube_finalizers(gvk, &new["metadata"], errors);
+}
+
+/// Metadata of an update of any kind.
+pub(super) fn any_update(old: &Value, new: &Value, errors: &mut Errors) {
     let (old, new) = (&old["metadata"], &new["metadata"]);
-    common(new, errors);
+    no_new_finalizers(old, new, errors);
     for name in [
         "name",
         "namespace",
@@ -77,6 +111,11 @@ pub(super) fn update(old: &Value, new: &Value, errors: &mut Errors) {
             new.get(name).unwrap_or(&Value::Null),
         );
     }
+    common(new, errors);
+}
+
+/// What is being deleted waits for nobody else.
+fn no_new_finalizers(old: &Value, new: &Value, errors: &mut Errors) {
     if old.get("deletionTimestamp").is_some() {
         let known: Vec<&Value> = items(old, "finalizers").map(|(_, one)| one).collect();
         let added: Vec<&Value> = items(new, "finalizers")
@@ -101,7 +140,7 @@ pub(super) fn update(old: &Value, new: &Value, errors: &mut Errors) {
 }
 
 /// What holds of all metadata, new or not.
-pub(super) fn common(metadata: &Value, errors: &mut Errors) {
+fn common(metadata: &Value, errors: &mut Errors) {
     labels(&metadata["labels"], "metadata.labels", errors);
     annotations(&metadata["annotations"], "metadata.annotations", errors);
     let mut controller: Option<&Value> = None;
@@ -143,24 +182,81 @@ pub(super) fn common(metadata: &Value, errors: &mut Errors) {
             controller = Some(owner);
         }
     }
+}
+
+/// What every finalizer must fulfil, and all of them together.
+fn finalizers(metadata: &Value, errors: &mut Errors) {
+    const PATH: &str = "metadata.finalizers";
+    let names = || items(metadata, "finalizers").filter_map(|(_, one)| one.as_str());
+    for name in names() {
+        errors.invalid_text(PATH, name, names::qualified(name));
+    }
+    if names().any(|name| name == "orphan") && names().any(|name| name == "foregroundDeletion") {
+        errors.invalid(
+            PATH,
+            &metadata["finalizers"],
+            "finalizer orphan and foregroundDeletion cannot be both set",
+        );
+    }
+}
+
+/// What built-in kinds ask of finalizers beyond that.
+fn kube_finalizers(gvk: &Gvk, metadata: &Value, errors: &mut Errors) {
+    if is_generic(gvk) {
+        return;
+    }
     for (index, finalizer) in items(metadata, "finalizers") {
-        self::finalizer(finalizer, &format!("metadata.finalizers[{index}]"), errors);
+        kube_finalizer(finalizer, &format!("metadata.finalizers[{index}]"), errors);
     }
 }
 
 /// One that has a domain, or that upstream knows.
 pub(super) fn finalizer(finalizer: &Value, path: &str, errors: &mut Errors) {
     let name = finalizer.as_str().unwrap_or_default();
-    let wrong = names::qualified(name);
-    if !wrong.is_empty() {
-        errors.invalid_text(path, name, wrong);
-    } else if !name.contains('/') && !STANDARD_FINALIZERS.contains(&name) {
+    errors.invalid_text(path, name, names::qualified(name));
+    kube_finalizer(finalizer, path, errors);
+}
+
+fn kube_finalizer(finalizer: &Value, path: &str, errors: &mut Errors) {
+    if lacks_domain(finalizer.as_str().unwrap_or_default()) {
         errors.invalid(
             path,
             finalizer,
             "name is neither a standard finalizer name nor is it fully qualified",
         );
     }
+}
+
+fn lacks_domain(finalizer: &str) -> bool {
+    !finalizer.contains('/') && !STANDARD_FINALIZERS.contains(&finalizer)
+}
+
+/// What custom resources are warned of in finalizers that they had not before.
+pub(super) fn finalizer_warnings(old: Option<&Value>, new: &Value) -> Vec<String> {
+    let names = |object: &Value| -> BTreeSet<String> {
+        items(&object["metadata"], "finalizers")
+            .filter_map(|(_, one)| one.as_str().map(str::to_owned))
+            .collect()
+    };
+    let had = old.map(names).unwrap_or_default();
+    let mut warnings = Vec::new();
+    for name in names(new).difference(&had) {
+        let mut warn = |text: &str| warnings.push(format!("metadata.finalizers: {name:?}: {text}"));
+        for text in names::qualified(name) {
+            warn(&text);
+        }
+        if lacks_domain(name) {
+            let path = if name.contains('.') {
+                " including a path (/)"
+            } else {
+                ""
+            };
+            warn(&format!(
+                "prefer a domain-qualified finalizer name{path} to avoid accidental conflicts with other finalizer writers"
+            ));
+        }
+    }
+    warnings
 }
 
 /// A map of labels.

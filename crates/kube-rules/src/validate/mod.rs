@@ -22,6 +22,7 @@ mod kinds_tests;
 mod meta;
 mod network;
 mod other;
+mod persistent;
 mod pod;
 mod pod_security;
 mod pod_status;
@@ -50,17 +51,25 @@ use serde_json::Value;
 
 pub use reviews::access_review;
 
+/// Validates what an object, changed from `old`, asks of the cluster: the addresses of a Service. It is given
+/// them before it is looked at as a whole.
+pub fn allocation(gvk: &Gvk, old: Option<&Value>, object: &Value) -> Vec<FieldError> {
+    let mut errors = Errors::default();
+    if gvk.group.is_empty() && gvk.kind == "Service" {
+        service::allocation(old, object, &mut errors);
+    }
+    errors.list
+}
+
 /// Validates a new object of a built-in kind, after `strategy::prepare_create`.
 pub fn create(gvk: &Gvk, object: &Value) -> Vec<FieldError> {
     let mut errors = Errors::default();
-    if gvk.group.is_empty() && gvk.kind == "Service" {
-        // Addresses are given before the service is looked at as a whole.
-        service::allocation(None, object, &mut errors);
-        if !errors.list.is_empty() {
-            return errors.list;
-        }
+    // Upstream looks at the metadata of these last, and only where nothing else is wrong.
+    let is_event = served_by_two(gvk);
+    let late = is_event || gvk.kind == "PodDisruptionBudget";
+    if !late {
+        meta::create(gvk, object, &mut errors);
     }
-    meta::create(gvk, object, &mut errors);
     content(gvk, None, object, &mut errors);
     match (gvk.group.as_str(), gvk.kind.as_str()) {
         ("", "Pod") => pod::create(object, &mut errors),
@@ -77,13 +86,16 @@ pub fn create(gvk: &Gvk, object: &Value) -> Vec<FieldError> {
     if gvk.group.is_empty() && gvk.kind == "Namespace" {
         other::namespace(object, &mut errors);
     }
+    if late && !is_event && errors.list.is_empty() {
+        meta::any_create(gvk, object, &mut errors);
+    }
     errors.list
 }
 
 /// Validates the metadata of a new custom resource.
 pub(crate) fn metadata(gvk: &Gvk, object: &Value) -> Vec<FieldError> {
     let mut errors = Errors::default();
-    meta::create(gvk, object, &mut errors);
+    meta::any_create(gvk, object, &mut errors);
     errors.list
 }
 
@@ -92,24 +104,34 @@ pub(crate) fn metadata_update(old: &Value, new: &Value) -> Vec<FieldError> {
     let mut errors = Errors {
         list: any_update(old, new),
     };
-    meta::update(old, new, &mut errors);
+    meta::any_update(old, new, &mut errors);
     errors.list
+}
+
+/// Warnings of a new state of a custom resource that is valid.
+pub fn custom_warnings(old: Option<&Value>, new: &Value) -> Vec<String> {
+    meta::finalizer_warnings(old, new)
 }
 
 /// What every update begins with, whatever its kind is checked for: the metadata as such, and what of them
 /// may not change.
 fn any_update(old: &Value, new: &Value) -> Vec<FieldError> {
     let mut errors = Errors::default();
-    meta::common(&new["metadata"], &mut errors);
-    meta::update(old, new, &mut errors);
+    meta::complete(&new["metadata"], &mut errors);
+    meta::any_update(old, new, &mut errors);
     errors.list
+}
+
+/// Whether two API groups serve the kind, by rules of their own.
+fn served_by_two(gvk: &Gvk) -> bool {
+    gvk.kind == "Event"
 }
 
 /// What the API group that a write came through asks beyond [`create`] and [`update`], which see the stored
 /// form. `old` is what was there, if anything.
 pub fn through(served: &Gvk, old: Option<&Value>, stored: &Value) -> Vec<FieldError> {
     let mut errors = Errors::default();
-    if served.kind != "Event" {
+    if !served_by_two(served) {
         return errors.list;
     }
     let strict = served.group == "events.k8s.io";
@@ -120,9 +142,17 @@ pub fn through(served: &Gvk, old: Option<&Value>, stored: &Value) -> Vec<FieldEr
     };
     other::event(stored, reporter, &mut errors);
     match old {
-        None if strict => other::new_event(stored, &mut errors),
+        None => {
+            if strict {
+                meta::create(served, stored, &mut errors);
+                other::new_event(stored, &mut errors);
+            }
+            if errors.list.is_empty() {
+                meta::any_create(served, stored, &mut errors);
+            }
+        }
         Some(old) if strict => {
-            meta::update(old, stored, &mut errors);
+            meta::update(served, old, stored, &mut errors);
             other::event_update(old, stored, &mut errors);
         }
         _ => {}
@@ -137,7 +167,7 @@ pub fn update(gvk: &Gvk, old: &Value, new: &Value) -> Vec<FieldError> {
         // Each begins anew: some rules look at nothing more where one before them is broken.
         let mut errors = Errors::default();
         match pass {
-            Pass::Metadata => meta::update(old, new, &mut errors),
+            Pass::Metadata => meta::update(gvk, old, new, &mut errors),
             Pass::Name => meta::create(gvk, new, &mut errors),
             Pass::Whole => content(gvk, Some(old), new, &mut errors),
             Pass::Fixed => fixed(gvk, old, new, &mut errors),
@@ -166,7 +196,11 @@ fn fixed(gvk: &Gvk, old: &Value, new: &Value, errors: &mut Errors) {
         ("", "Pod") => pod_update::update(old, new, errors),
         ("apps", "ControllerRevision") => errors.immutable("data", &old["data"], &new["data"]),
         ("apps", kind) => replication::update(kind, old, new, errors),
-        ("batch", "Job") => batch::job_update(old, new, errors),
+        ("batch", "Job") => {
+            // Upstream looks at the spec of an updated job twice.
+            batch::whole_spec(&new["spec"], errors);
+            batch::job_update(old, new, errors);
+        }
         ("", "Service") => service::update(old, new, errors),
         ("discovery.k8s.io", "EndpointSlice") => endpoints::slice_update(old, new, errors),
         ("", "ConfigMap") => other::immutable_data(old, new, errors),
@@ -192,7 +226,7 @@ fn fixed(gvk: &Gvk, old: &Value, new: &Value, errors: &mut Errors) {
         }
         ("", "Node") => other::node_update(old, new, errors),
         ("", "PersistentVolumeClaim") => storage::claim_update(old, new, errors),
-        ("", "PersistentVolume") => storage::volume_update(old, new, errors),
+        ("", "PersistentVolume") => persistent::update(old, new, errors),
         ("storage.k8s.io", "StorageClass") => storage::storage_class_update(old, new, errors),
         ("storage.k8s.io", "VolumeAttachment") => storage::attachment_update(old, new, errors),
         ("rbac.authorization.k8s.io", "RoleBinding" | "ClusterRoleBinding") => {
@@ -265,7 +299,7 @@ pub fn status_update(gvk: &Gvk, old: &Value, new: &Value) -> Vec<FieldError> {
         list: any_update(old, new),
     };
     if !matches!(gvk.kind.as_str(), "CronJob" | "PodDisruptionBudget") {
-        meta::update(old, new, &mut errors);
+        meta::update(gvk, old, new, &mut errors);
     }
     match (gvk.group.as_str(), gvk.kind.as_str()) {
         ("", "Pod") => pod_status::update(old, new, &mut errors),
@@ -273,11 +307,16 @@ pub fn status_update(gvk: &Gvk, old: &Value, new: &Value) -> Vec<FieldError> {
             replication::status(kind, old, new, &mut errors);
         }
         ("", "Namespace") => other::namespace_status(new, &mut errors),
+        ("", "Node") => other::node_update(old, new, &mut errors),
+        ("", "PersistentVolumeClaim") => storage::claim_status(new, &mut errors),
         ("", "ResourceQuota") => quota::quota_status(new, &mut errors),
         ("", "Service") => service::status(new, &mut errors),
         ("autoscaling", _) => autoscaling::status(new, &mut errors),
         ("batch", "Job") => job_status::update(old, new, &mut errors),
         ("policy", "PodDisruptionBudget") => other::budget_status(new, &mut errors),
+        ("admissionregistration.k8s.io", "ValidatingAdmissionPolicy") => {
+            policy::status(&new["status"], &mut errors);
+        }
         ("networking.k8s.io", "Ingress") => network::ingress_status(new, &mut errors),
         ("apiregistration.k8s.io", _) => aggregation::status(new, &mut errors),
         _ => {}
@@ -292,7 +331,7 @@ pub fn status_update(gvk: &Gvk, old: &Value, new: &Value) -> Vec<FieldError> {
 /// Validates an update of `/approval`.
 pub fn approval_update(gvk: &Gvk, old: &Value, new: &Value) -> Vec<FieldError> {
     let mut errors = Errors::default();
-    meta::update(old, new, &mut errors);
+    meta::update(gvk, old, new, &mut errors);
     if is_signing_request(gvk) {
         signing::request(new, Some(old), &mut errors);
         signing::update(signing::Way::Approval, old, new, &mut errors);
@@ -305,7 +344,7 @@ pub fn pod_update(gvk: &Gvk, part: PodPart, old: &Value, new: &Value) -> Vec<Fie
     let mut errors = Errors {
         list: any_update(old, new),
     };
-    meta::update(old, new, &mut errors);
+    meta::update(gvk, old, new, &mut errors);
     meta::create(gvk, new, &mut errors);
     pod::pod(new, Some(old), &mut errors);
     match part {
@@ -359,19 +398,16 @@ fn content(gvk: &Gvk, old: Option<&Value>, object: &Value, errors: &mut Errors) 
         ("apps", kind @ ("Deployment" | "ReplicaSet" | "StatefulSet" | "DaemonSet"))
         | ("", kind @ "ReplicationController") => replication::content(kind, object, old, errors),
         ("apps", "ControllerRevision") => {
-            if !errors::has(object, "data") {
+            // Of an update upstream tells that the data may not change, and no more of them.
+            if old.is_none() && !errors::has(object, "data") {
                 errors.required("data", "data is mandatory");
-            } else if !object["data"].is_object() {
+            } else if old.is_none() && !object["data"].is_object() {
                 errors.required("data", "data must be a valid JSON object");
             }
             errors.non_negative("revision", &object["revision"]);
         }
         ("batch", "Job") => {
             batch::job(object, errors);
-            // Upstream looks at the spec of an updated job twice.
-            if old.is_some() {
-                batch::whole_spec(&object["spec"], errors);
-            }
         }
         ("batch", "CronJob") => cron_job::check(object, old, errors),
         ("autoscaling", "HorizontalPodAutoscaler") => autoscaling::autoscaler(object, errors),
@@ -393,7 +429,7 @@ fn content(gvk: &Gvk, old: Option<&Value>, object: &Value, errors: &mut Errors) 
         ("coordination.k8s.io", "LeaseCandidate") => coordination::candidate(object, errors),
         ("policy", "PodDisruptionBudget") => other::budget(object, errors),
         ("", "PersistentVolumeClaim") => storage::claim(object, errors),
-        ("", "PersistentVolume") => storage::volume(object, errors),
+        ("", "PersistentVolume") => persistent::whole(object, errors),
         ("storage.k8s.io", "StorageClass") => storage::storage_class(object, errors),
         ("storage.k8s.io", "VolumeAttachment") => storage::attachment(object, errors),
         ("rbac.authorization.k8s.io", "Role" | "ClusterRole") => control::role(object, errors),

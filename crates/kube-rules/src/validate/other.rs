@@ -1,9 +1,21 @@
 //! The kinds with a rule or two.
 
+use super::checks::pattern;
 use super::errors::{Errors, has, items, text};
 use super::{address, affinity, meta, quota, resources, selector};
 use crate::names;
+use regex::Regex;
 use serde_json::{Value, json};
+use std::sync::LazyLock;
+
+static REASON: LazyLock<Regex> = LazyLock::new(|| pattern("^[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?$"));
+const REASON_WANTED: &str = "a condition reason must start with alphabetic character, optionally followed by a string of \
+    alphanumeric characters or '_,:', and must end with an alphanumeric character or '_' (e.g. 'my_name',  or 'MY_NAME',  \
+    or 'MyName',  or 'ReasonA,ReasonB',  or 'ReasonA:ReasonB', regex used for validation is \
+    '[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?')";
+/// Upstream's bounds on a condition's reason and message, in bytes.
+const LONGEST_REASON: usize = 1024;
+const LONGEST_CONDITION: usize = 32 * 1024;
 
 /// Upstream's bound on the data of a ConfigMap or a Secret.
 const DATA_LIMIT: usize = 1024 * 1024;
@@ -86,6 +98,7 @@ pub(super) fn node(object: &Value, errors: &mut Errors) {
     let spec = &object["spec"];
     taints(spec, errors);
     node_amounts(object, errors);
+    declared_features(&object["status"], errors);
     let mut ranges = Vec::new();
     let mut unreadable = None;
     for (index, cidr) in items(spec, "podCIDRs") {
@@ -146,6 +159,35 @@ fn taints(spec: &Value, errors: &mut Errors) {
     }
 }
 
+fn declared_features(status: &Value, errors: &mut Errors) {
+    let segment = |text: &str| {
+        text.starts_with(|c: char| c.is_ascii_alphabetic()) && text.chars().all(|c| c.is_ascii_alphanumeric())
+    };
+    let mut before: Option<&str> = None;
+    for (index, feature) in items(status, "declaredFeatures") {
+        let path = format!("status.declaredFeatures[{index}]");
+        let name = feature.as_str().unwrap_or_default();
+        match before {
+            Some(before) if before == name => errors.duplicate(&path, feature),
+            Some(before) if before > name => {
+                errors.invalid(&path, feature, "list must be sorted alphabetically");
+            }
+            _ => {}
+        }
+        before = Some(name);
+        let wrong = if name.len() > names::SUBDOMAIN_LIMIT {
+            format!("must be no more than {} characters", names::SUBDOMAIN_LIMIT)
+        } else if name.starts_with(|c: char| c.is_ascii_uppercase()) && name.split('/').all(segment) {
+            continue;
+        } else {
+            "must start with an UpperCamelCase segment, with subsequent segments separated by '/' (e.g., MyFeature or \
+             MyFeature/mySubFeature), and contain only alphanumeric characters and slashes"
+                .to_owned()
+        };
+        errors.invalid(&path, feature, &format!("invalid feature name {name:?}: {wrong}"));
+    }
+}
+
 fn node_amounts(object: &Value, errors: &mut Errors) {
     for list in ["capacity", "allocatable"] {
         for (name, amount) in object["status"][list].as_object().into_iter().flatten() {
@@ -156,6 +198,7 @@ fn node_amounts(object: &Value, errors: &mut Errors) {
 
 pub(super) fn node_update(old: &Value, new: &Value, errors: &mut Errors) {
     node_amounts(new, errors);
+    declared_features(&new["status"], errors);
     let mut seen: Vec<&Value> = Vec::new();
     for (index, address) in items(&new["status"], "addresses") {
         if seen.contains(&address) {
@@ -179,6 +222,9 @@ pub(super) fn node_update(old: &Value, new: &Value, errors: &mut Errors) {
     }
     // Upstream looks at the taints of an updated node twice.
     taints(after, errors);
+    if text(before, "externalID") != text(after, "externalID") {
+        errors.forbidden("spec.externalID", "may not be updated");
+    }
 }
 
 /// Upstream names the list, not the finalizer's place in it.
@@ -261,6 +307,51 @@ pub(super) fn budget_status(object: &Value, errors: &mut Errors) {
     ] {
         errors.non_negative(&format!("status.{name}"), &object["status"][name]);
     }
+    conditions(&object["status"], "status.conditions", errors);
+}
+
+/// Conditions of the form that all newer kinds share.
+pub(super) fn conditions(status: &Value, path: &str, errors: &mut Errors) {
+    let mut seen: Vec<&str> = Vec::new();
+    for (index, condition) in items(status, "conditions") {
+        let path = format!("{path}[{index}]");
+        let kind = text(condition, "type");
+        if seen.contains(&kind) {
+            errors.duplicate(&format!("{path}.type"), &condition["type"]);
+        }
+        seen.push(kind);
+        errors.invalid_text(&format!("{path}.type"), kind, names::qualified(kind));
+        errors.one_of_given(
+            &format!("{path}.status"),
+            &json!(text(condition, "status")),
+            &["False", "True", "Unknown"],
+        );
+        if condition["observedGeneration"]
+            .as_i64()
+            .is_some_and(|seen| seen < 0)
+        {
+            errors.invalid(
+                &format!("{path}.observedGeneration"),
+                &condition["observedGeneration"],
+                "must be greater than or equal to zero",
+            );
+        }
+        if condition["lastTransitionTime"].is_null() {
+            errors.required(&format!("{path}.lastTransitionTime"), "");
+        }
+        let reason = text(condition, "reason");
+        if reason.is_empty() {
+            errors.required(&format!("{path}.reason"), "");
+        } else if !REASON.is_match(reason) {
+            errors.invalid(&format!("{path}.reason"), &condition["reason"], REASON_WANTED);
+        }
+        if reason.len() > LONGEST_REASON {
+            errors.too_long(&format!("{path}.reason"), LONGEST_REASON);
+        }
+        if text(condition, "message").len() > LONGEST_CONDITION {
+            errors.too_long(&format!("{path}.message"), LONGEST_CONDITION);
+        }
+    }
 }
 
 pub(super) fn priority_class(object: &Value, errors: &mut Errors) {
@@ -295,11 +386,15 @@ pub(super) fn priority_class(object: &Value, errors: &mut Errors) {
             &format!("maximum allowed value of a user defined priority is {MOST}"),
         );
     }
-    errors.one_of_given(
-        "preemptionPolicy",
-        &object["preemptionPolicy"],
-        &["PreemptLowerPriority", "Never"],
-    );
+    if object["preemptionPolicy"] == "" {
+        errors.required("preemptionPolicy", "");
+    } else {
+        errors.one_of_given(
+            "preemptionPolicy",
+            &object["preemptionPolicy"],
+            &["PreemptLowerPriority", "Never"],
+        );
+    }
 }
 
 pub(super) fn priority_class_update(old: &Value, new: &Value, errors: &mut Errors) {

@@ -1,7 +1,7 @@
 //! Admission policies and their bindings.
 
 use super::errors::{Errors, has, items, text};
-use super::selector;
+use super::{other, selector};
 use crate::cel;
 use crate::names;
 use kube_cel::{ScopeContext, check_rule_scope};
@@ -14,10 +14,26 @@ pub(super) const MATCH_POLICIES: [&str; 2] = ["Equivalent", "Exact"];
 const SCOPES: [&str; 3] = ["*", "Cluster", "Namespaced"];
 const OPERATIONS: [&str; 5] = ["*", "CONNECT", "CREATE", "DELETE", "UPDATE"];
 
+/// What a status says of the types of expressions, and its conditions.
+pub(super) fn status(status: &Value, errors: &mut Errors) {
+    for (index, warning) in items(&status["typeChecking"], "expressionWarnings") {
+        let path = format!("status.typeChecking.expressionWarnings[{index}]");
+        for name in ["fieldRef", "warning"] {
+            if text(warning, name).is_empty() {
+                errors.required(&format!("{path}.{name}"), "");
+            }
+        }
+    }
+    other::conditions(status, "status.conditions", errors);
+}
+
 pub(super) fn policy(object: &Value, errors: &mut Errors) {
     let spec = &object["spec"];
     if !FAILURE_POLICIES.contains(&text(spec, "failurePolicy")) {
         errors.not_supported("spec.failurePolicy", &spec["failurePolicy"], &FAILURE_POLICIES);
+    }
+    if has(spec, "paramKind") {
+        param_kind(&spec["paramKind"], "spec.paramKind", errors);
     }
     if has(spec, "matchConstraints") {
         let constraints = &spec["matchConstraints"];
@@ -29,9 +45,6 @@ pub(super) fn policy(object: &Value, errors: &mut Errors) {
         errors.required("spec.matchConstraints", "");
     }
     match_conditions(spec, "spec.matchConditions", errors);
-    if has(spec, "paramKind") {
-        param_kind(&spec["paramKind"], "spec.paramKind", errors);
-    }
     for (index, variable) in items(spec, "variables") {
         let path = format!("spec.variables[{index}]");
         let (field, name) = (format!("{path}.name"), text(variable, "name"));

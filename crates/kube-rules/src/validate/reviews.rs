@@ -110,6 +110,9 @@ fn selector(selector: &Value, path: &str, of_labels: bool, errors: &mut Errors) 
     for (index, requirement) in items(selector, "requirements") {
         let path = format!("{path}.requirements[{index}]");
         let (key, values) = (text(requirement, "key"), items(requirement, "values").count());
+        if !of_labels && key.is_empty() {
+            errors.required(&format!("{path}.key"), "must be specified");
+        }
         match text(requirement, "operator") {
             "In" | "NotIn" if values == 0 => errors.required(
                 &format!("{path}.values"),
@@ -122,9 +125,6 @@ fn selector(selector: &Value, path: &str, of_labels: bool, errors: &mut Errors) 
             _ => {}
         }
         if !of_labels {
-            if key.is_empty() {
-                errors.required(&format!("{path}.key"), "must be specified");
-            }
             continue;
         }
         errors.invalid_text(&format!("{path}.key"), key, names::qualified(key));

@@ -143,6 +143,42 @@ pub(super) fn allocation(old: Option<&Value>, object: &Value, errors: &mut Error
         };
         errors.invalid("spec.ipFamilyPolicy", &spec["ipFamilyPolicy"], &problem);
     }
+    if !errors.list.is_empty() {
+        return;
+    }
+    let selects = spec["selector"].as_object().is_some_and(|it| !it.is_empty());
+    if selects || spec["clusterIPs"] != json!(["None"]) {
+        configured(spec, errors);
+    }
+}
+
+/// Whether the cluster has what a service asks for: its one range of addresses is of IPv4.
+fn configured(spec: &Value, errors: &mut Errors) {
+    let foreign = || items(spec, "ipFamilies").filter(|(_, family)| **family == json!("IPv6"));
+    for (index, _) in foreign().filter(|(index, _)| spec["clusterIPs"].get(index).is_some()) {
+        errors.invalid(
+            &format!("spec.clusterIPs[{index}]"),
+            &spec["clusterIPs"],
+            "IPv6 is not configured on this cluster",
+        );
+    }
+    if !errors.list.is_empty() {
+        return;
+    }
+    if text(spec, "ipFamilyPolicy") == "RequireDualStack" {
+        errors.invalid(
+            "spec.ipFamilyPolicy",
+            &spec["ipFamilyPolicy"],
+            "this cluster is not configured for dual-stack services",
+        );
+    }
+    for (index, family) in foreign() {
+        errors.invalid(
+            &format!("spec.ipFamilies[{index}]"),
+            family,
+            "not configured on this cluster",
+        );
+    }
 }
 
 /// Addresses, families, and the policy of families: whether they fit each other.

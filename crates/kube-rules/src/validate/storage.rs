@@ -1,14 +1,13 @@
 //! Volumes, claims, classes, attachments.
 
-use super::checks::HOST_PATH_TYPES;
 use super::errors::{Errors, has, items, text};
-use super::{drivers, selector};
+use super::{drivers, persistent, quota, selector};
 use crate::names;
 use evenkeel_kube_values::Quantity;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 
-const VOLUME_MODES: [&str; 2] = ["Block", "Filesystem"];
+pub(super) const VOLUME_MODES: [&str; 2] = ["Block", "Filesystem"];
 const ONE_POD: &str = "ReadWriteOncePod";
 const ACCESS_MODES: [&str; 4] = [
     "ReadOnlyMany",
@@ -97,7 +96,7 @@ fn data_source(source: &Value, path: &str, errors: &mut Errors) {
 }
 
 /// The name of a class, where one is given.
-fn class(spec: &Value, name: &str, path: &str, errors: &mut Errors) {
+pub(super) fn class(spec: &Value, name: &str, path: &str, errors: &mut Errors) {
     let class = text(spec, name);
     if !class.is_empty() {
         errors.invalid_text(&format!("{path}.{name}"), class, names::dns_subdomain(class));
@@ -105,7 +104,7 @@ fn class(spec: &Value, name: &str, path: &str, errors: &mut Errors) {
 }
 
 /// An amount above zero.
-fn positive(value: &Value, field: &str, errors: &mut Errors) {
+pub(super) fn positive(value: &Value, field: &str, errors: &mut Errors) {
     if let Some(Ok(quantity)) = value.as_str().map(Quantity::parse)
         && (quantity.is_negative() || quantity.is_zero())
     {
@@ -113,7 +112,7 @@ fn positive(value: &Value, field: &str, errors: &mut Errors) {
     }
 }
 
-fn access_modes(spec: &Value, path: &str, errors: &mut Errors) {
+pub(super) fn access_modes(spec: &Value, path: &str, errors: &mut Errors) {
     let field = format!("{path}.accessModes");
     let modes = || items(spec, "accessModes").filter_map(|(_, mode)| mode.as_str());
     for mode in modes().filter(|mode| !ACCESS_MODES.contains(mode)) {
@@ -177,6 +176,64 @@ pub(super) fn claim_update(old: &Value, new: &Value, errors: &mut Errors) {
     }
 }
 
+/// What a status says of a claim's size.
+pub(super) fn claim_status(new: &Value, errors: &mut Errors) {
+    const STATES: [&str; 5] = [
+        "ControllerResizeInProgress",
+        "ControllerResizeInfeasible",
+        "NodeResizeInProgress",
+        "NodeResizeInfeasible",
+        "NodeResizePending",
+    ];
+    if items(&new["spec"], "accessModes").next().is_none() {
+        errors.required("Spec.accessModes", "");
+    }
+    let status = &new["status"];
+    let members = |name: &str| status[name].as_object().into_iter().flatten();
+    for (name, amount) in members("capacity") {
+        whole_amount(amount, &format!("status.capacity[{name}]"), errors);
+    }
+    for (name, state) in members("allocatedResourceStatuses") {
+        let path = "status.allocatedResourceStatuses";
+        claim_resource(name, path, errors);
+        if !state.as_str().is_some_and(|state| STATES.contains(&state)) {
+            errors.not_supported(path, &name.as_str().into(), &STATES);
+        }
+    }
+    for (name, amount) in members("allocatedResources") {
+        let path = format!("status.allocatedResources[{name}]");
+        if claim_resource(name, "status.allocatedResources", errors) && whole_amount(amount, &path, errors) {
+            quota::amount("storage", amount, &path, errors);
+        }
+    }
+}
+
+/// Whether a claim may be given that resource.
+fn claim_resource(name: &str, path: &str, errors: &mut Errors) -> bool {
+    let wrong = names::qualified(name);
+    let is_native = !name.contains('/') || name.contains("kubernetes.io/");
+    let is_good = wrong.is_empty() && (!is_native || name == "storage");
+    if !wrong.is_empty() {
+        errors.invalid_text(path, name, wrong);
+    } else if !is_good {
+        errors.not_supported(path, &name.into(), &["storage"]);
+    }
+    is_good
+}
+
+/// Whether an amount is not below zero.
+pub(super) fn whole_amount(amount: &Value, path: &str, errors: &mut Errors) -> bool {
+    if let Some(Ok(quantity)) = amount.as_str().map(Quantity::parse)
+        && quantity.is_negative()
+    {
+        // As Go's 64 bits show it.
+        let value = i64::try_from(quantity.value()).unwrap_or(i64::MIN);
+        errors.invalid(path, &value.into(), "must be a valid resource quantity");
+        return false;
+    }
+    true
+}
+
 /// A claim does not become smaller than it was, or than what it has.
 fn shrunk(old: &Value, new: &Value, errors: &mut Errors) {
     const FIELD: &str = "spec.resources.requests.storage";
@@ -191,260 +248,23 @@ fn shrunk(old: &Value, new: &Value, errors: &mut Errors) {
     }
 }
 
-/// Sources of volumes, in the order in which upstream looks at them.
-const SOURCES: [&str; 22] = [
-    "hostPath",
-    "gcePersistentDisk",
-    "awsElasticBlockStore",
-    "glusterfs",
-    "flocker",
-    "nfs",
-    "rbd",
-    "quobyte",
-    "cephfs",
-    "iscsi",
-    "cinder",
-    "fc",
-    "flexVolume",
-    "azureFile",
-    "vsphereVolume",
-    "photonPersistentDisk",
-    "portworxVolume",
-    "azureDisk",
-    "scaleIO",
-    "local",
-    "storageos",
-    "csi",
-];
-
-pub(super) fn volume(object: &Value, errors: &mut Errors) {
-    volume_spec(&object["spec"], "spec", false, errors);
-}
-
-/// The spec of a volume, or of one `inline` in an attachment.
-fn volume_spec(spec: &Value, path: &str, inline: bool, errors: &mut Errors) {
-    let in_line = "may not be specified in the context of inline volumes";
-    if inline {
-        for name in ["claimRef", "capacity"] {
-            if has(spec, name) {
-                errors.forbidden(&format!("{path}.{name}"), in_line);
-            }
-        }
-        if !has(spec, "csi") {
-            errors.required(
-                &format!("{path}.csi"),
-                "has to be specified in the context of inline volumes",
-            );
-        }
-    }
-    if spec["accessModes"].as_array().is_none_or(Vec::is_empty) {
-        errors.required(&format!("{path}.accessModes"), "");
-    }
-    access_modes(spec, path, errors);
-    if !inline {
-        capacity(&spec["capacity"], &format!("{path}.capacity"), errors);
-    }
-    let (field, policy) = (
-        format!("{path}.persistentVolumeReclaimPolicy"),
-        text(spec, "persistentVolumeReclaimPolicy"),
-    );
-    if inline && !policy.is_empty() && policy != "Retain" {
-        errors.forbidden(&field, "may only be Retain in the context of inline volumes");
-    } else if !inline && !policy.is_empty() {
-        errors.one_of(&field, &policy.into(), &["Delete", "Recycle", "Retain"]);
-    }
-    if has(spec, "nodeAffinity") {
-        let field = format!("{path}.nodeAffinity");
-        if inline {
-            errors.forbidden(&field, in_line);
-        } else {
-            node_affinity(&spec["nodeAffinity"], &field, errors);
-        }
-    }
-    sources(spec, path, errors);
-    let host_path = text(&spec["hostPath"], "path");
-    let is_root = !host_path.is_empty() && host_path.bytes().all(|byte| byte == b'/' || byte == b'.');
-    if is_root && host_path.starts_with('/') && policy == "Recycle" {
-        errors.forbidden(&field, "may not be 'recycle' for a hostPath mount of '/'");
-    }
-    if inline && !text(spec, "storageClassName").is_empty() {
-        errors.forbidden(&format!("{path}.storageClassName"), in_line);
-    } else {
-        class(spec, "storageClassName", path, errors);
-    }
-    let field = format!("{path}.volumeMode");
-    if !inline {
-        errors.one_of_given(&field, &spec["volumeMode"], &VOLUME_MODES);
-    } else if has(spec, "volumeMode") && text(spec, "volumeMode") != "Filesystem" {
-        errors.forbidden(
-            &field,
-            "may not specify volumeMode other than Filesystem in the context of inline volumes",
-        );
-    }
-    if has(spec, "volumeAttributesClassName") {
-        if text(spec, "volumeAttributesClassName").is_empty() {
-            errors.required(
-                &format!("{path}.volumeAttributesClassName"),
-                "an empty string is disallowed",
-            );
-        }
-        class(spec, "volumeAttributesClassName", path, errors);
-        if !has(spec, "csi") {
-            errors.required(
-                &format!("{path}.csi"),
-                "has to be specified when using volumeAttributesClassName",
-            );
-        }
-    }
-}
-
-fn capacity(capacity: &Value, field: &str, errors: &mut Errors) {
-    let members = capacity.as_object().filter(|members| !members.is_empty());
-    if members.is_none() {
-        errors.required(field, "");
-    }
-    if !has(capacity, "storage") || members.is_some_and(|members| members.len() > 1) {
-        errors.not_supported(field, capacity, &["storage"]);
-    }
-    for (name, amount) in members.into_iter().flatten() {
-        positive(amount, &format!("{field}[{name}]"), errors);
-    }
-}
-
-fn node_affinity(affinity: &Value, path: &str, errors: &mut Errors) {
-    if has(affinity, "required") {
-        selector::node_selector(&affinity["required"], &format!("{path}.required"), errors);
-    } else {
-        errors.required(
-            &format!("{path}.required"),
-            "must specify required node constraints",
-        );
-    }
-}
-
-fn sources(spec: &Value, path: &str, errors: &mut Errors) {
-    let mut any = false;
-    for name in SOURCES.into_iter().filter(|name| has(spec, name)) {
-        let shown = if name == "cephfs" && any { "cephFS" } else { name };
-        let field = format!("{path}.{shown}");
-        if std::mem::replace(&mut any, true) {
-            errors.forbidden(&field, "may not specify more than 1 volume type");
-            continue;
-        }
-        source(name, &spec[name], &field, errors);
-        if name == "local" && !has(spec, "nodeAffinity") {
-            errors.required(
-                &format!("{path}.nodeAffinity"),
-                "Local volume requires node affinity",
-            );
-        }
-    }
-    if !any {
-        errors.required(path, "must specify a volume type");
-    }
-}
-
-/// What a source needs. Those of clouds that Kubernetes no longer serves itself are looked at no further.
-fn source(kind: &str, source: &Value, path: &str, errors: &mut Errors) {
-    let needed: &[&str] = match kind {
-        "hostPath" | "local" => &["path"],
-        "nfs" => &["server", "path"],
-        "awsElasticBlockStore" | "cinder" => &["volumeID"],
-        "gcePersistentDisk" => &["pdName"],
-        "vsphereVolume" => &["volumePath"],
-        "csi" => &["volumeHandle"],
-        _ => &[],
-    };
-    if kind == "csi" {
-        drivers::name(&source["driver"], &format!("{path}.driver"), errors);
-    }
-    for name in needed {
-        if text(source, name).is_empty() {
-            errors.required(&format!("{path}.{name}"), "");
-        }
-    }
-    let at = text(source, "path");
-    if matches!(kind, "hostPath" | "local") && at.split('/').any(|part| part == "..") {
-        errors.invalid(&format!("{path}.path"), &at.into(), "must not contain '..'");
-    }
-    if kind == "nfs" && !at.starts_with('/') {
-        errors.invalid(&format!("{path}.path"), &at.into(), "must be an absolute path");
-    }
-    if kind == "hostPath" && !at.is_empty() {
-        errors.one_of_given(&format!("{path}.type"), &source["type"], &HOST_PATH_TYPES);
-    }
-    if kind == "csi" {
-        for name in [
-            "controllerPublishSecretRef",
-            "controllerExpandSecretRef",
-            "nodePublishSecretRef",
-            "nodeExpandSecretRef",
-        ] {
-            if has(source, name) {
-                let reference = &source[name];
-                errors.named(
-                    &format!("{path}.{name}.name"),
-                    &reference["name"],
-                    names::dns_subdomain,
-                );
-                errors.named(
-                    &format!("{path}.{name}.namespace"),
-                    &reference["namespace"],
-                    names::dns_label,
-                );
-            }
-        }
-    }
-}
-
-pub(super) fn volume_update(old: &Value, new: &Value, errors: &mut Errors) {
-    let source = |object: &Value| {
-        let mut spec = object["spec"].clone();
-        if let Some(members) = spec.as_object_mut() {
-            members.retain(|name, _| SOURCES.contains(&name.as_str()));
-        }
-        spec
-    };
-    let (before, mut after) = (source(old), source(new));
-    if has(&before, "csi")
-        && !has(&before["csi"], "controllerExpandSecretRef")
-        && let Some(csi) = after["csi"].as_object_mut()
-    {
-        csi.remove("controllerExpandSecretRef");
-    }
-    if before != after {
-        errors.forbidden(
-            "spec.persistentvolumesource",
-            "spec.persistentvolumesource is immutable after creation\n",
-        );
-    }
-    let member = |object: &Value, name: &str| object["spec"][name].clone();
-    errors.immutable(
-        "volumeMode",
-        &member(old, "volumeMode"),
-        &member(new, "volumeMode"),
-    );
-    const CLASS: &str = "volumeAttributesClassName";
-    if has(&old["spec"], CLASS) && !has(&new["spec"], CLASS) {
-        errors.forbidden(
-            "spec.volumeAttributesClassName",
-            "update from non-nil value to nil is forbidden",
-        );
-    }
-}
-
 pub(super) fn storage_class(object: &Value, errors: &mut Errors) {
     provisioner(object, "provisioner", errors);
     parameters(object, errors);
     if !text(object, "reclaimPolicy").is_empty() {
         errors.one_of("reclaimPolicy", &object["reclaimPolicy"], &["Delete", "Retain"]);
     }
-    errors.one_of(
-        "volumeBindingMode",
+    let (mode, modes) = (
         &object["volumeBindingMode"],
-        &["Immediate", "WaitForFirstConsumer"],
+        ["Immediate", "WaitForFirstConsumer"],
     );
+    if *mode == "" {
+        errors.not_supported("volumeBindingMode", mode, &modes);
+    } else {
+        errors.one_of("volumeBindingMode", mode, &modes);
+    }
     let mut terms: Vec<BTreeMap<&str, BTreeSet<&str>>> = Vec::new();
+    let count = items(object, "allowedTopologies").count();
     for (index, term) in items(object, "allowedTopologies") {
         let path = format!("allowedTopologies[{index}].matchLabelExpressions");
         let mut keys: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
@@ -457,7 +277,9 @@ pub(super) fn storage_class(object: &Value, errors: &mut Errors) {
             }
             keys.insert(key, values);
         }
-        if terms.contains(&keys) {
+        // Upstream compares with as many empty terms as there are terms, too.
+        let empty = if keys.is_empty() { count } else { 0 };
+        for _ in 0..empty + terms.iter().filter(|term| **term == keys).count() {
             errors.duplicate(&path, &json!(""));
         }
         terms.push(keys);
@@ -537,7 +359,7 @@ pub(super) fn attachment(object: &Value, errors: &mut Errors) {
             "must specify non empty persistentVolumeName",
         ),
         (true, false) => {}
-        (false, true) => volume_spec(
+        (false, true) => persistent::volume_spec(
             &source["inlineVolumeSpec"],
             "spec.source.inlineVolumeSpec",
             true,

@@ -31,7 +31,13 @@ fn prepared(group: &str, kind: &str, mut object: Value) -> Value {
 
 /// What a create of it says, one line per error.
 pub(super) fn refused(group: &str, kind: &str, object: Value) -> Vec<String> {
-    lines(create(&gvk(group, kind), &prepared(group, kind, object)))
+    let (gvk, object) = (gvk(group, kind), prepared(group, kind, object));
+    let first = allocation(&gvk, None, &object);
+    lines(if first.is_empty() {
+        create(&gvk, &object)
+    } else {
+        first
+    })
 }
 
 fn lines(errors: Vec<FieldError>) -> Vec<String> {
@@ -143,6 +149,44 @@ fn names_and_metadata() {
         lines(nameless),
         ["metadata.name: Required value: name or generateName is required"]
     );
+}
+
+#[test]
+fn finalizers_are_checked_as_their_kind_wants_it() {
+    let bad = json!({"metadata": {"name": "a", "namespace": "n", "finalizers": ["none", "A!", "orphan", "foregroundDeletion"]}});
+    const DOMAIN: &str = "name is neither a standard finalizer name nor is it fully qualified";
+    let list = lines(create(&gvk("", "ConfigMap"), &bad));
+    assert!(
+        list[0].starts_with("metadata.finalizers: Invalid value: \"A!\": name part must"),
+        "{list:?}"
+    );
+    assert!(
+        list[1].ends_with(": finalizer orphan and foregroundDeletion cannot be both set"),
+        "{list:?}"
+    );
+    assert_eq!(
+        list[2],
+        format!("metadata.finalizers[0]: Invalid value: \"none\": {DOMAIN}")
+    );
+    assert_eq!(
+        list[3],
+        format!("metadata.finalizers[1]: Invalid value: \"A!\": {DOMAIN}")
+    );
+    assert_eq!(list.len(), 4);
+    // A lease and a custom resource may have a finalizer without a domain.
+    let lease = lines(create(&gvk("coordination.k8s.io", "Lease"), &bad));
+    let custom = lines(metadata(&gvk("example.com", "X"), &bad));
+    assert_eq!([lease.len(), custom.len()], [2, 2]);
+    let none = json!({"metadata": {"name": "a", "finalizers": ["none"]}});
+    assert_eq!(
+        custom_warnings(None, &none),
+        [
+            "metadata.finalizers: \"none\": prefer a domain-qualified finalizer name to avoid accidental conflicts with other finalizer writers"
+        ]
+    );
+    assert!(custom_warnings(Some(&none), &none).is_empty());
+    let dotted = json!({"metadata": {"finalizers": ["a.b"]}});
+    assert!(custom_warnings(Some(&none), &dotted)[0].contains("name including a path (/) to avoid"));
 }
 
 #[test]
@@ -596,4 +640,48 @@ fn what_the_comparison_with_kubernetes_found(
     #[case] expected: &[&str],
 ) {
     assert_eq!(refused(group, kind, object), expected);
+}
+
+#[rstest::rstest]
+#[case::features("", "Node", json!({"declaredFeatures": ["A", "B/c"]}), &[])]
+#[case::a_feature_in_lower_case("", "Node", json!({"declaredFeatures": ["a"]}), &["status.declaredFeatures[0]: Invalid value: \"a\": invalid feature name \"a\": must start with an UpperCamelCase segment, with subsequent segments separated by '/' (e.g., MyFeature or MyFeature/mySubFeature), and contain only alphanumeric characters and slashes"])]
+#[case::features_out_of_order("", "Node", json!({"declaredFeatures": ["B", "A", "A"]}), &[
+    "status.declaredFeatures[1]: Invalid value: \"A\": list must be sorted alphabetically",
+    "status.declaredFeatures[2]: Duplicate value: \"A\"",
+])]
+#[case::a_claim("", "PersistentVolumeClaim", json!({"capacity": {"storage": "1Gi"}, "allocatedResources": {"storage": "2Gi"}, "allocatedResourceStatuses": {"storage": "NodeResizePending"}}), &[])]
+#[case::what_no_claim_has("", "PersistentVolumeClaim", json!({"capacity": {"storage": "-1"}, "allocatedResources": {"cpu": "1"}, "allocatedResourceStatuses": {"storage": "x"}}), &[
+    "status.capacity[storage]: Invalid value: -1: must be a valid resource quantity",
+    "status.allocatedResourceStatuses: Unsupported value: \"storage\": supported values: \"ControllerResizeInProgress\", \"ControllerResizeInfeasible\", \"NodeResizeInProgress\", \"NodeResizeInfeasible\", \"NodeResizePending\"",
+    "status.allocatedResources: Unsupported value: \"cpu\": supported values: \"storage\"",
+])]
+fn statuses_that_are_refused(
+    #[case] group: &str,
+    #[case] kind: &str,
+    #[case] status: Value,
+    #[case] expected: &[&str],
+) {
+    let object = |status: &Value| json!({"metadata": {"name": "a", "namespace": "n"}, "spec": {"accessModes": ["ReadWriteOnce"]}, "status": status});
+    let found = status_update(&gvk(group, kind), &object(&json!({})), &object(&status));
+    assert_eq!(lines(found), expected);
+}
+
+#[test]
+fn the_metadata_of_a_budget_are_looked_at_last() {
+    let budget = gvk("policy", "PodDisruptionBudget");
+    let nameless = |spec: Value| {
+        lines(create(
+            &budget,
+            &json!({"metadata": {"namespace": "n"}, "spec": spec}),
+        ))
+    };
+    assert_eq!(
+        nameless(json!({"minAvailable": 1})),
+        ["metadata.name: Required value: name or generateName is required"]
+    );
+    let both = nameless(json!({"minAvailable": 1, "maxUnavailable": 1}));
+    assert!(
+        both.len() == 1 && both[0].starts_with("spec: Invalid value"),
+        "{both:?}"
+    );
 }

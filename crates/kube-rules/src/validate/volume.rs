@@ -164,6 +164,32 @@ impl Errors {
     }
 }
 
+/// A source of persistent volumes that pods may name, too.
+pub(super) fn persistent(kind: &str, source: &Value, path: &str, errors: &mut Errors) {
+    let needed = SOURCES.iter().find(|(name, _)| *name == kind);
+    let needed = needed.map_or(&[][..], |(_, needed)| needed);
+    errors.need_members(source, path, needed);
+    match kind {
+        "iscsi" => iscsi(source, path, "must be valid format", errors),
+        "azureFile" if source["secretNamespace"] == "" => {
+            errors.bad(
+                &format!("{path}.secretNamespace"),
+                "",
+                "secretNamespace can not be empty",
+            );
+        }
+        _ => of_kind(kind, source, path, false, errors),
+    }
+    if matches!(kind, "iscsi" | "cinder") && has(source, "secretRef") {
+        let needed: &[&str] = if kind == "iscsi" {
+            &["name"]
+        } else {
+            &["name", "namespace"]
+        };
+        errors.need(&source["secretRef"], &format!("{path}.secretRef"), needed);
+    }
+}
+
 /// What is asked of a source beyond the members that must be there.
 fn of_kind(kind: &str, source: &Value, path: &str, is_pod: bool, errors: &mut Errors) {
     let get = |name: &str| text(source, name);
@@ -195,7 +221,12 @@ fn of_kind(kind: &str, source: &Value, path: &str, is_pod: bool, errors: &mut Er
         "nfs" if !get("path").starts_with('/') => {
             errors.bad(&format!("{path}.path"), get("path"), "must be an absolute path");
         }
-        "iscsi" => iscsi(source, path, errors),
+        "iscsi" => iscsi(
+            source,
+            path,
+            "must be valid format starting with iqn, eui, or naa",
+            errors,
+        ),
         "flocker" => flocker(source, path, errors),
         "cinder" | "storageos" => {
             for name in ["volumeName", "volumeNamespace"] {
@@ -341,7 +372,8 @@ fn token(token: &Value, volume: &str, path: &str, errors: &mut Errors) {
     errors.unreserved(&format!("{volume}.path"), text(token, "path"));
 }
 
-fn iscsi(source: &Value, path: &str, errors: &mut Errors) {
+/// `unknown`: what is said of a name of no known kind.
+fn iscsi(source: &Value, path: &str, unknown: &str, errors: &mut Errors) {
     errors.need(source, path, &["iqn"]);
     let is_known = |name: &str| ["iqn", "eui", "naa"].iter().any(|kind| name.starts_with(kind));
     let is_good = |name: &str| match name.get(..3) {
@@ -352,7 +384,7 @@ fn iscsi(source: &Value, path: &str, errors: &mut Errors) {
     };
     let mut name = |path: String, name: &str| {
         if !is_known(name) {
-            errors.bad(&path, name, "must be valid format starting with iqn, eui, or naa");
+            errors.bad(&path, name, unknown);
         } else if !is_good(name) {
             errors.bad(&path, name, "must be valid format");
         }
@@ -368,11 +400,7 @@ fn iscsi(source: &Value, path: &str, errors: &mut Errors) {
     if has(source, "initiatorName") {
         let (path, initiator) = (format!("{path}.initiatorname"), text(source, "initiatorName"));
         if !is_known(initiator) {
-            errors.bad(
-                &path,
-                initiator,
-                "must be valid format starting with iqn, eui, or naa",
-            );
+            errors.bad(&path, initiator, unknown);
         } else if !is_good(initiator) {
             errors.bad(&path, initiator, "must be valid format");
         }

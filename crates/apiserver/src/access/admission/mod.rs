@@ -1,7 +1,7 @@
 //! What is changed or refused on the way in.
 //!
 //! Built-in plugins, in upstream's order: NamespaceLifecycle, ServiceAccount, TaintNodesByCondition,
-//! Priority, DefaultTolerationSeconds, StorageObjectInUseProtection, DefaultStorageClass; then
+//! Priority, DefaultTolerationSeconds, StorageObjectInUseProtection, DefaultStorageClass, RuntimeClass; then
 //! MutatingAdmissionWebhook, CertificateApproval, CertificateSigning, CertificateSubjectRestriction,
 //! ValidatingAdmissionPolicy and ValidatingAdmissionWebhook. Not built: NodeRestriction (a kubelet may write
 //! other nodes), LimitRanger, ResourceQuota, MutatingAdmissionPolicy.
@@ -24,6 +24,7 @@ mod pods;
 mod policy;
 #[cfg(test)]
 mod policy_tests;
+mod runtime_class;
 mod service_account;
 mod storage;
 #[cfg(test)]
@@ -80,6 +81,7 @@ impl Admission {
     /// Validating plugins, then policies, then validating webhooks, all at once.
     pub(crate) async fn validate(&self, attributes: &Attributes, reader: &dyn Reader) -> ApiResult<Warnings> {
         pods::validate_priority_class(attributes, reader)?;
+        runtime_class::validate(attributes, reader)?;
         certificates::validate(attributes, &self.authorizer, reader)?;
         let mut warnings = self.policies.validate(attributes, reader)?;
         merge(&mut warnings, self.webhooks.validate(attributes, reader).await?);
@@ -95,7 +97,7 @@ impl Admission {
         self.tolerations.admit(attributes);
         storage::protect(attributes);
         storage::default_class(attributes, reader);
-        Ok(())
+        runtime_class::admit(attributes, reader)
     }
 }
 

@@ -4,6 +4,7 @@ use super::{append, is_core};
 use crate::access::errors::refused;
 use crate::access::uid;
 use crate::request::{Attributes, Operation, Reader};
+use evenkeel_kube_rules::names;
 use evenkeel_kube_rules::status::ApiResult;
 use serde_json::{Value, json};
 
@@ -29,6 +30,15 @@ pub(super) fn admit(attributes: &mut Attributes, reader: &dyn Reader) -> ApiResu
         .filter(|name| !name.is_empty())
         .unwrap_or("default")
         .to_owned();
+    let wrong = names::path_segment(&name);
+    if !wrong.is_empty() {
+        let place = format!("{}/{name}", attributes.namespace);
+        let why = format!("invalid resource name {name:?}: [{}]", wrong.join(" "));
+        return Err(refused(
+            attributes,
+            &format!("error looking up service account {place}: {why}"),
+        ));
+    }
     let account = reader
         .get("", "serviceaccounts", &attributes.namespace, &name)
         .ok_or_else(|| {

@@ -9,6 +9,7 @@ use crate::verbs::rules::Rules;
 use bytes::Bytes;
 use evenkeel_kube_rules::protobuf;
 use evenkeel_kube_rules::status::ApiResult;
+use evenkeel_kube_rules::strict;
 use serde_json::{Value, json};
 use std::sync::Arc;
 
@@ -115,7 +116,18 @@ impl Framer {
                 return self.value("BOOKMARK", &table);
             }
         };
-        let object = json!({"kind": kind, "apiVersion": api_version, "metadata": metadata});
+        // Upstream sends a new structure with these members set.
+        let whole = matches!(self.shape, Shape::Plain) && self.resource.custom.is_none();
+        let nothing = whole.then(|| strict::nothing(&self.resource.gvk())).flatten();
+        let mut object = nothing.unwrap_or_else(|| json!({}));
+        object["kind"] = json!(kind);
+        object["apiVersion"] = json!(api_version);
+        for (name, value) in metadata.as_object().into_iter().flatten() {
+            match (&mut object["metadata"][name], value) {
+                (Value::Object(old), Value::Object(new)) => old.extend(new.clone()),
+                (old, new) => *old = new.clone(),
+            }
+        }
         self.value("BOOKMARK", &object)
     }
 }

@@ -5,7 +5,7 @@ mod frame;
 use crate::kinds::convert::{is_identity, to_served};
 use crate::store::{Change, Event, HistoryError, Table};
 use crate::verbs::context::{Answer, Content, Context};
-use crate::verbs::read::{ListOptions, Selector, presented};
+use crate::verbs::read::{self, Selector, presented};
 use bytes::{Bytes, BytesMut};
 use evenkeel_kube_rules::status::{ApiError, ApiResult};
 use frame::Framer;
@@ -57,8 +57,7 @@ struct Watcher {
 /// Begins a watch; the answer is a stream of frames.
 pub(crate) fn watch(context: &Arc<Context>) -> ApiResult<Answer> {
     let query = &context.query;
-    let options = ListOptions::parse(query, true)?;
-    let selector = Selector::parse(context)?;
+    let (options, selector) = read::options(context, true)?;
     let timeout = match query.number("timeoutSeconds")? {
         Some(seconds) if seconds > 0 => Duration::from_secs(seconds.unsigned_abs()),
         _ => MIN_TIMEOUT + MIN_TIMEOUT.mul_f64(rand::rng().random()),

@@ -151,7 +151,7 @@ impl Seen {
         };
         let mut received: Vec<String> = servers.received().iter().map(|text| plain(text)).collect();
         if matches!(case.handler, Handler::Grpc { .. }) {
-            // Go's library dials again after a second, a fifth more or less by chance: before the timeout or not.
+            // Go's library dials again after a second, a fifth more or less by chance.
             received.dedup();
         }
         Self {
