@@ -8,11 +8,13 @@ mod case;
 mod compare;
 mod generate;
 mod kinds;
+mod known;
 mod normal;
 mod play;
 mod scenario;
 mod server;
 mod shrink;
+mod tally;
 
 use anyhow::{Context as _, bail};
 use case::Case;
@@ -26,6 +28,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
+use tally::Tally;
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
@@ -123,16 +126,20 @@ async fn compare(args: &Args) -> anyhow::Result<()> {
     }));
     let mut played = played.buffer_unordered(args.jobs.max(1));
     let mut groups = Groups::new();
-    let (mut cases, mut differing) = (0_u64, 0_u64);
+    let (mut cases, mut differing, mut failed) = (0_u64, 0_u64, 0_u64);
+    let mut tally = Tally::default();
+    let mut listed: BTreeMap<&str, u64> = BTreeMap::new();
     while let Some((case, outcome)) = played.next().await {
         let outcome = match outcome {
             Ok(outcome) => outcome,
             Err(error) => {
                 writeln!(out, "case {} of {}: {error:#}", case.number, case.kind)?;
+                failed += 1;
                 continue;
             }
         };
         cases += 1;
+        tally.count(&case, &outcome.real);
         if args.case.is_some() {
             print(&mut out, &case, &outcome.real)?;
         }
@@ -142,8 +149,19 @@ async fn compare(args: &Args) -> anyhow::Result<()> {
             }
             continue;
         };
+        let (known, unknown): (Vec<_>, Vec<_>) = found
+            .into_iter()
+            .partition(|difference| known::find(&case, difference).is_some());
+        for difference in &known {
+            if let Some(known) = known::find(&case, difference) {
+                *listed.entry(known.reason).or_default() += 1;
+            }
+        }
+        if unknown.is_empty() {
+            continue;
+        }
         differing += 1;
-        note(&mut groups, &case, at, found);
+        note(&mut groups, &case, at, unknown);
     }
     let compared = pair.compared.load(Ordering::Relaxed);
     let mut groups: Vec<_> = groups.into_iter().collect();
@@ -166,11 +184,20 @@ async fn compare(args: &Args) -> anyhow::Result<()> {
         let text = serde_json::to_string_pretty(&Value::Array(recorded))?;
         std::fs::write(file, text).with_context(|| format!("cannot write {}", file.display()))?;
     }
+    if args.case.is_none() {
+        write!(out, "\n{tally}")?;
+    }
+    for (reason, count) in listed {
+        writeln!(out, "listed, {count} x: {reason}")?;
+    }
     writeln!(
         out,
         "{cases} cases, {compared} answers compared, {differing} cases differ, {} groups",
         groups.len()
     )?;
+    if failed > 0 || (differing > 0 && args.case.is_none()) {
+        bail!("{differing} cases differ in a way that is not listed, and {failed} could not be played");
+    }
     Ok(())
 }
 

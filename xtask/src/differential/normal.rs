@@ -17,18 +17,23 @@ static TIME: LazyLock<Regex> = LazyLock::new(|| regex(r"20[2-9]\d-\d\d-\d\dT\d\d
 static TOKEN_VOLUME: LazyLock<Regex> = LazyLock::new(|| regex("kube-api-access-[a-z0-9]{5}"));
 static DUMP: LazyLock<Regex> =
     LazyLock::new(|| regex(r"(Invalid|Duplicate|Unsupported) value: [{\[][^\n]*?[}\]]: "));
-static PATCHED: LazyLock<Regex> =
-    LazyLock::new(|| regex(r#"^(.*)Invalid value: "[{\[m].*": (json: |unable )"#));
+static PATCHED: LazyLock<Regex> = LazyLock::new(|| {
+    regex(
+        r#"^(.*)Invalid value: "[{\[m].*": (json: |unable |strict decoding |quantities |parsing time |cannot |illegal |error decoding |Object )"#,
+    )
+});
 /// What follows is a listing of the differences of two Go structures.
 static CHANGES: LazyLock<Regex> = LazyLock::new(|| {
     regex(
-        r"(?s)(pod updates may not change fields other than [^\n]*|ephemeral containers \S+ may not be changed)\n.*$",
+        r"(?s)(pod updates may not change fields other than [^\n]*|ephemeral containers \S+ may not be changed|spec.persistentvolumesource is immutable after creation|spec is immutable after creation except [^\n]*)\n.*$",
     )
 });
 /// A map that was sent empty is kept by Go's structures and not by canonical JSON.
-static NO_MAP: LazyLock<Regex> = LazyLock::new(|| {
-    regex(r"Invalid value: (?:null|\{\}): (`selector` does not match|only additions to spec.nodeSelector)")
-});
+static NO_MAP: LazyLock<Regex> = LazyLock::new(|| regex(r"(Invalid|Unsupported) value: (?:null|\{\}): "));
+static KINDLESS: LazyLock<Regex> = LazyLock::new(|| regex(r"Object 'Kind' is missing in '\{.*\}'"));
+/// A version that stands in a text.
+static RECORDED: LazyLock<Regex> =
+    LazyLock::new(|| regex(r"(ResourceVersion in (?:record|object meta))(?:: | \()\d+\)?"));
 /// Dumps of Go's structures hold addresses, and print maps in any order.
 static POINTER: LazyLock<Regex> = LazyLock::new(|| regex("0x[0-9a-f]{8,}|0xc[0-9a-f]+"));
 
@@ -46,8 +51,20 @@ struct Numbers {
 pub(super) fn normalise(answers: &mut [Answer], prefixes: &[String], run: &str) {
     let mut numbers = Numbers::default();
     let mut versions = BTreeSet::new();
-    for answer in answers.iter() {
-        collect(&answer.body, &mut versions, &mut numbers.generated);
+    for answer in answers.iter_mut() {
+        // Those that do not mark the end of the state that a watch began with come when a clock says so.
+        if let Value::Array(events) = &mut answer.body {
+            events.retain(|event| {
+                let marks = &event["object"]["metadata"]["annotations"]["k8s.io/initial-events-end"];
+                event["type"] != "BOOKMARK" || !marks.is_null()
+            });
+        }
+        collect(
+            &answer.body,
+            is_list(&answer.body),
+            &mut versions,
+            &mut numbers.generated,
+        );
         // An object that is refused has got its name already.
         let refused = answer.body["details"]["name"].as_str().unwrap_or_default();
         for prefix in prefixes {
@@ -63,8 +80,29 @@ pub(super) fn normalise(answers: &mut [Answer], prefixes: &[String], run: &str) 
     }
 }
 
-fn collect(value: &Value, versions: &mut BTreeSet<u64>, generated: &mut Vec<(String, String)>) {
+/// A list's version is that of the whole store, in which other cases write.
+fn is_list(body: &Value) -> bool {
+    body["kind"].as_str().is_some_and(|kind| kind.ends_with("List"))
+}
+
+/// An event of a watch that tells how far it has come, in the versions of the whole store.
+fn is_bookmark(event: &Map<String, Value>) -> bool {
+    event.get("type").is_some_and(|kind| kind == "BOOKMARK")
+}
+
+/// Notes versions, but not that `of_list`, and names that were generated.
+fn collect(
+    value: &Value,
+    of_list: bool,
+    versions: &mut BTreeSet<u64>,
+    generated: &mut Vec<(String, String)>,
+) {
     match value {
+        Value::Object(map) if is_bookmark(map) => {}
+        Value::Object(map) if of_list => {
+            let parts = map.iter().filter(|(name, _)| *name != "metadata");
+            parts.for_each(|(_, value)| collect(value, false, versions, generated));
+        }
         Value::Object(map) => {
             if let Some(version) = map.get("resourceVersion").and_then(Value::as_str) {
                 versions.extend(version.parse::<u64>());
@@ -72,9 +110,12 @@ fn collect(value: &Value, versions: &mut BTreeSet<u64>, generated: &mut Vec<(Str
             let text = |name: &str| map.get(name).and_then(Value::as_str).unwrap_or_default();
             let (prefix, name) = (text("generateName"), text("name"));
             note_generated(prefix, name, generated);
-            map.values().for_each(|value| collect(value, versions, generated));
+            map.values()
+                .for_each(|value| collect(value, false, versions, generated));
         }
-        Value::Array(list) => list.iter().for_each(|value| collect(value, versions, generated)),
+        Value::Array(list) => list
+            .iter()
+            .for_each(|value| collect(value, false, versions, generated)),
         _ => {}
     }
 }
@@ -121,7 +162,13 @@ impl Numbers {
     }
 
     fn object(&mut self, map: Map<String, Value>, run: &str, depth: usize) -> Value {
-        // A list's version is that of the whole store, in which other cases write.
+        if is_bookmark(&map) {
+            let mut map = map;
+            if let Some(version) = map["object"]["metadata"].get_mut("resourceVersion") {
+                *version = json!("{{rv}}");
+            }
+            return Value::Object(map);
+        }
         let is_list = depth == 0
             && map
                 .get("kind")
@@ -176,9 +223,11 @@ impl Numbers {
         });
         let text = TIME.replace_all(&text, "{{time}}");
         let text = TOKEN_VOLUME.replace_all(&text, "kube-api-access-{{gen}}");
-        let text = NO_MAP.replace_all(&text, "Invalid value: {{none}}: ${1}");
+        let text = NO_MAP.replace_all(&text, "${1} value: {{none}}: ");
         // Upstream dumps its internal structures, whose members are named and ordered otherwise.
         let text = DUMP.replace_all(&text, "${1} value: {{any}}: ");
+        let text = KINDLESS.replace_all(&text, "Object 'Kind' is missing in {{any}}");
+        let text = RECORDED.replace_all(&text, "${1} {{rv}}");
         let text = CHANGES.replace_all(&text, "${1}");
         // The patched object, whose members stand in the order of a Go structure where the patch left them.
         let text = PATCHED.replace_all(&text, "${1}Invalid value: {{any}}: ${2}");

@@ -9,19 +9,20 @@ use serde_json::{Value, json};
 type Draw = fn(&mut Dice, &Kind) -> Vec<Step>;
 
 /// Scenarios with how many of a hundred cases they are.
-pub(super) const SCENARIOS: [(&str, usize, Draw); 12] = [
-    ("create", 34, create),
+pub(super) const SCENARIOS: [(&str, usize, Draw); 13] = [
+    ("create", 22, create),
     ("generate", 2, generate),
     ("list", 6, list),
-    ("update", 12, update),
+    ("update", 14, update),
     ("merge", 8, merge),
     ("strategic", 6, strategic),
-    ("jsonpatch", 4, json_patch),
+    ("jsonpatch", 5, json_patch),
     ("status", 6, status_part),
-    ("delete", 4, delete),
-    ("collection", 2, delete_collection),
+    ("delete", 8, delete),
+    ("collection", 4, delete_collection),
     ("apply", 11, apply),
-    ("sequence", 5, sequence),
+    ("sequence", 6, sequence),
+    ("watch", 2, watch),
 ];
 
 /// The case of a number: its kind, its scenario, its requests.
@@ -513,6 +514,40 @@ fn apply(dice: &mut Dice, kind: &Kind) -> Vec<Step> {
         steps.push(step);
     }
     steps.push(get(kind));
+    steps
+}
+
+fn watch(dice: &mut Dice, kind: &Kind) -> Vec<Step> {
+    let (mut other, object) = (kind.object(), valid(dice, kind));
+    other["metadata"]["name"] = json!(format!("y{}", kind.object_name()));
+    other["metadata"]["labels"]["tier"] = json!("b");
+    let mut steps = vec![post(kind, object.clone()), post(kind, other)];
+    for _ in 0..=dice.below(3) {
+        let step = match dice.below(4) {
+            0 => Step::new("DELETE", kind.path()),
+            1 => patch(dice, kind, MERGE, json!({"metadata": {"labels": {"tier": "b"}}})),
+            _ => {
+                let next = changed(dice, kind, &object);
+                let body = fragment(dice, &next);
+                patch(dice, kind, MERGE, body)
+            }
+        };
+        steps.push(step);
+    }
+    let selector = *dice.pick(&["case={{run}}", "case={{run}},tier=b", "case={{run}},tier!=b"]);
+    let mut watch = Step::new("GET", kind.collection())
+        .ask("watch", "true")
+        .ask("timeoutSeconds", "1")
+        .ask("labelSelector", selector);
+    if dice.percent(30) {
+        watch = watch
+            .ask("sendInitialEvents", "true")
+            .ask("resourceVersionMatch", "NotOlderThan")
+            .ask("allowWatchBookmarks", "true");
+    } else {
+        watch = watch.ask("resourceVersion", "{{cap:old}}");
+    }
+    steps.push(watch);
     steps
 }
 

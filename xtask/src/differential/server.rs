@@ -79,8 +79,7 @@ impl Server {
             .await
             .with_context(|| format!("cannot read the answer of {method} {uri}"))?
             .to_bytes();
-        let body = serde_json::from_slice(&bytes)
-            .unwrap_or_else(|_| Value::String(String::from_utf8_lossy(&bytes).into_owned()));
+        let body = decoded(&bytes);
         Ok(Answer {
             status,
             headers,
@@ -93,6 +92,22 @@ impl Server {
         let answer = self.send("GET", uri, "application/json", Vec::new()).await?;
         anyhow::ensure!(answer.status == 200, "GET {uri} answers {}", answer.status);
         Ok(answer.body)
+    }
+}
+
+/// One value, the events of a watch, or text.
+fn decoded(bytes: &[u8]) -> Value {
+    match serde_json::from_slice::<Value>(bytes) {
+        Ok(value) if value["type"].is_string() && value["object"].is_object() => {
+            return Value::Array(vec![value]);
+        }
+        Ok(value) => return value,
+        Err(_) => {}
+    }
+    let events: Result<Vec<Value>, _> = serde_json::Deserializer::from_slice(bytes).into_iter().collect();
+    match events {
+        Ok(events) if !events.is_empty() => Value::Array(events),
+        _ => Value::String(String::from_utf8_lossy(bytes).into_owned()),
     }
 }
 
