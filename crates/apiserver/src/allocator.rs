@@ -140,7 +140,7 @@ fn held(service: &Value) -> Used {
 }
 
 /// Whether the Service has a port at which load balancers check the health of nodes.
-pub(crate) fn needs_health_port(spec: &Value) -> bool {
+fn needs_health_port(spec: &Value) -> bool {
     spec["type"] == "LoadBalancer" && spec["externalTrafficPolicy"] == "Local"
 }
 

@@ -33,6 +33,14 @@ fn too_long_label(most: usize) -> String {
     format!("must be no more than {most} bytes")
 }
 
+/// What is wrong with a DNS-1123 subdomain, where upstream counts its length in bytes.
+pub(crate) fn dns_subdomain_in_bytes(name: &str) -> Vec<String> {
+    let errors = dns_subdomain(name).into_iter();
+    errors
+        .map(|error| error.replace("253 characters", "253 bytes"))
+        .collect()
+}
+
 /// What is wrong with a DNS-1123 subdomain.
 pub(crate) fn dns_subdomain(name: &str) -> Vec<String> {
     let mut errors = Vec::new();
@@ -98,9 +106,9 @@ pub(crate) fn qualified(name: &str) -> Vec<String> {
     match prefix {
         Some("") => errors.push("prefix part must be non-empty".to_owned()),
         Some(prefix) => errors.extend(
-            dns_subdomain(prefix)
+            dns_subdomain_in_bytes(prefix)
                 .iter()
-                .map(|error| format!("prefix part {}", error.replace("253 characters", "253 bytes"))),
+                .map(|error| format!("prefix part {error}")),
         ),
         None => {}
     }

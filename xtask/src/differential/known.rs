@@ -19,6 +19,7 @@ const AGGREGATED: &str = "Kubernetes' controller manager, which does not run her
                           embedded server adds them on reading";
 const MAP_ORDER: &str = "Kubernetes goes through a Go map, in another order each time";
 const EMPTY_MAP: &str = "Kubernetes tells an empty map of data from none until it stores the object";
+const WRITTEN_OTHERWISE: &str = "Kubernetes counts an amount that is written otherwise as a change";
 const EMPTY_LIST: &str = "Kubernetes tells a list that was sent empty from none until it stores the object";
 const FIRST_FAULT: &str =
     "of several values that do not fit, Kubernetes names the first in the order of its Go structure";
@@ -93,7 +94,13 @@ const KNOWN: &[Known] = &[
         kinds: &["autoscaling/v2 "],
         pattern: "/metadata/",
         holds: "\"0.5\"",
-        reason: "Kubernetes counts an amount that is written otherwise as a change",
+        reason: WRITTEN_OTHERWISE,
+    },
+    Known {
+        kinds: &["apps/v1 StatefulSet"],
+        pattern: "/metadata/",
+        holds: "\"2000m\"",
+        reason: WRITTEN_OTHERWISE,
     },
     Known {
         kinds: &["v1 ConfigMap", "v1 Secret"],

@@ -76,7 +76,13 @@ pub(crate) fn create(
             check("LocalSubjectAccessReview", &body)?;
             access_review(access, &body["spec"], &subject(&body["spec"]), reader)
         }
-        "selfsubjectrulesreviews" => rules_review(access, &body["spec"], user, reader)?,
+        "selfsubjectrulesreviews" => {
+            let rules = rules_review(access, &body["spec"], user, reader)?;
+            // Upstream answers with a new object, which holds the rules alone.
+            body["metadata"] = json!({});
+            body["spec"] = json!({});
+            rules
+        }
         "tokenreviews" => token_review(access, &body["spec"], reader, now)?,
         "selfsubjectreviews" => {
             body["metadata"]["creationTimestamp"] = json!(whole_second(now));

@@ -3,6 +3,7 @@
 use super::context::{Answer, Context};
 use super::delete::{DeleteOptions, set_finalizers};
 use super::naming::new_uid;
+use super::ownership;
 use super::rules::Part;
 use crate::access::review::{self, Review};
 use crate::request::query::WriteOptions;
@@ -237,7 +238,8 @@ fn clean_up(server: &Shared, definition: &Arc<Value>) {
 /// Answers a review: access reviews, token reviews, identity reviews.
 pub(crate) fn review(context: &Context) -> ApiResult<Answer> {
     let options = WriteOptions::parse(&context.query, "CreateOptions", &context.user_agent)?;
-    let body = context.read_body(options.field_validation)?;
+    let mut body = context.read_body(options.field_validation)?;
+    ownership::track(context, &options, None, &mut body)?;
     let gvr = &context.resource.gvr;
     let review = Review {
         resource: &gvr.resource,

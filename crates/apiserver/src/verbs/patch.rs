@@ -106,8 +106,12 @@ pub(crate) async fn patch(context: &Context, part: Part) -> ApiResult<Answer> {
         if format != Format::Strategic {
             named(context, &patched, options.field_validation)?;
         }
+        let versionless = context.resource.custom.is_some() && lacks(&patched, "apiVersion");
         let mut new = decoded(context, &rules, format, patched, options.field_validation)
             .map_err(|text| format.undecodable(&gvk, &old, &context.body, &text))?;
+        if versionless {
+            return Err(no_version());
+        }
         fit_name(context, &mut new)?;
         check_version(context, &new)?;
         ownership::track(context, &options, Some(&old), &mut new)?;
@@ -118,27 +122,32 @@ pub(crate) async fn patch(context: &Context, part: Part) -> ApiResult<Answer> {
     Err(context.modified(&context.info.name))
 }
 
-/// Whether a result names its version and its kind.
+fn lacks(patched: &Value, name: &str) -> bool {
+    patched[name].as_str().is_none_or(str::is_empty)
+}
+
+/// Whether a result names what decoding needs: its version, or of a custom resource its kind.
 fn named(context: &Context, patched: &Value, mode: FieldValidation) -> ApiResult<()> {
-    let lacks = |name: &str| patched[name].as_str().is_none_or(str::is_empty);
     if context.resource.custom.is_none() {
-        return if lacks("apiVersion") {
+        return if lacks(patched, "apiVersion") {
             Err(without_version(context, patched, mode))
         } else {
             Ok(())
         };
     }
-    if lacks("kind") {
+    if lacks(patched, "kind") {
         let text = format!("Object 'Kind' is missing in '{patched}'");
         return Err(patch::undecodable(patched, &text));
     }
-    if lacks("apiVersion") {
-        let why = "Object 'apiVersion' is missing in 'object has no apiVersion field'";
-        let mut error = ApiError::internal(format!("Internal error occurred: {why}"));
-        error.details = json!({"causes": [{"message": why}]});
-        return Err(error);
-    }
     Ok(())
+}
+
+/// What is said of a custom resource without a version, once its other fields are read.
+fn no_version() -> ApiError {
+    let why = "Object 'apiVersion' is missing in 'object has no apiVersion field'";
+    let mut error = ApiError::internal(format!("Internal error occurred: {why}"));
+    error.details = json!({"causes": [{"message": why}]});
+    error
 }
 
 /// What is said of a result that names no version: Go reads it into a structure that has none of its fields.

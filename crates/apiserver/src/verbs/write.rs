@@ -356,7 +356,6 @@ fn check_update(context: &Context, part: Part, stored: &Value, mut new: Value) -
     let rules = context.rules()?;
     rules.prepare_update(part, stored, &mut new);
     hooks::prepare_update(context, part, stored, &mut new);
-    services::carry_over(context, stored, &mut new);
     if part == Part::Main {
         context.valid(&new, rules.validate_allocation(Some(stored), &new))?;
     }

@@ -186,11 +186,8 @@ fn merge_list(
     definition: Option<&'static Definition>,
     key: &str,
 ) -> ApiResult<Vec<Value>> {
-    let maps = original.iter().chain(&patch).any(Value::is_object);
-    if original.iter().chain(&patch).any(Value::is_array) {
-        return Err(unprocessable());
-    }
-    if !maps {
+    one_type(&original, &patch)?;
+    if !original.iter().chain(&patch).any(Value::is_object) {
         let mut merged: Vec<Value> = Vec::with_capacity(original.len() + patch.len());
         for item in original.iter().chain(&patch) {
             if !merged.contains(item) {
@@ -210,11 +207,7 @@ fn merge_list(
     let mut replaced = false;
     let mut items = Vec::new();
     for item in patch {
-        let Value::Object(mut item) = item else {
-            return Err(ApiError::unforeseen(
-                "expected a map, but received another type in a list of maps",
-            ));
-        };
+        let Value::Object(mut item) = item else { continue };
         let Some(directive) = item.remove(PATCH) else {
             items.push(item);
             continue;
@@ -251,6 +244,24 @@ fn merge_list(
         }
     }
     Ok(arrange(merged, &order, &before, key))
+}
+
+/// Lists merge where their items are all of one Go type, which is not a list.
+fn one_type(original: &[Value], patch: &[Value]) -> ApiResult<()> {
+    // Go reads a number with a fraction and one without into two types.
+    let kind = |value: &Value| (std::mem::discriminant(value), value.is_f64());
+    let mut items = original.iter().chain(patch);
+    let Some(first) = items.next() else { return Ok(()) };
+    if first.is_array() {
+        return Err(unprocessable());
+    }
+    if items.all(|item| kind(item) == kind(first)) {
+        return Ok(());
+    }
+    let shown = go_print(&serde_json::json!([original, patch]));
+    Err(ApiError::unforeseen(format!(
+        "list element types are not identical: {shown}"
+    )))
 }
 
 fn no_merge_key(item: &Object, directive: Option<&Value>, key: &str) -> ApiError {

@@ -263,6 +263,11 @@ fn strategic_patches_that_fail() {
             "unknown patch type: nope in map: map[$patch:nope]",
         ),
         (
+            json!({"spec": {"containers": ["x"]}}),
+            500,
+            "list element types are not identical: [[map[name:a]] [x]]",
+        ),
+        (
             json!({"spec": {"$setElementOrder/containers": [{"name": "b"}], "containers": [{"name": "a"}]}}),
             500,
             "The order in patch list:\n[map[name:a]]\n doesn't match $setElementOrder list:\n[map[name:b]]\n",

@@ -154,6 +154,10 @@ pub(super) fn prepare_update(gvk: &Gvk, old: &Value, new: &mut Value) {
         ("apiextensions.k8s.io", "CustomResourceDefinition") => store_versions(new),
         ("", "ServiceAccount") => names_of_secrets(new),
         ("", "Service") => {
+            drop_of_other_type(&old["spec"], &mut new["spec"]);
+            if old["spec"]["type"] == "LoadBalancer" && new["spec"]["type"] != "LoadBalancer" {
+                new["status"]["loadBalancer"] = json!({});
+            }
             keep_allocated(&old["spec"], &mut new["spec"]);
             service(new);
         }
@@ -176,41 +180,88 @@ pub(super) fn prepare_update(gvk: &Gvk, old: &Value, new: &mut Value) {
     }
 }
 
+/// A change of type drops what the new type has no use for. What the update changes too is left, and refused.
+fn drop_of_other_type(old: &Value, new: &mut Value) {
+    let typed = |spec: &Value, types: &[&str]| types.contains(&spec["type"].as_str().unwrap_or_default());
+    let ports = |spec: &Value| typed(spec, &["NodePort", "LoadBalancer"]);
+    let balanced = |spec: &Value| typed(spec, &["LoadBalancer"]);
+    let checked = |spec: &Value| balanced(spec) && spec["externalTrafficPolicy"] == "Local";
+    let reached = |spec: &Value| {
+        let addresses = spec["externalIPs"].as_array();
+        ports(spec) || typed(spec, &["ClusterIP"]) && addresses.is_some_and(|list| !list.is_empty())
+    };
+    // Each is asked of what came in.
+    let (lost_ports, lost_check) = (ports(old) && !ports(new), checked(old) && !checked(new));
+    let (lost_balancer, lost_reach) = (balanced(old) && !balanced(new), reached(old) && !reached(new));
+    for (lost, name) in [
+        (lost_check, "healthCheckNodePort"),
+        (lost_balancer, "allocateLoadBalancerNodePorts"),
+        (lost_balancer, "loadBalancerClass"),
+        (lost_reach, "externalTrafficPolicy"),
+    ] {
+        if lost && new[name] == old[name] {
+            remove(new, name);
+        }
+    }
+    let numbers = |spec: &Value| -> Vec<i64> {
+        let list = spec["ports"].as_array().into_iter().flatten();
+        list.filter_map(|port| port["nodePort"].as_i64()).collect()
+    };
+    let held = numbers(old);
+    if lost_ports && numbers(new).iter().all(|number| held.contains(number)) {
+        let list = new.get_mut("ports").and_then(Value::as_array_mut);
+        for port in list.into_iter().flatten() {
+            remove(port, "nodePort");
+        }
+    }
+}
+
 /// An update that leaves out what was allocated keeps it, as long as the type still has it.
 fn keep_allocated(old: &Value, new: &mut Value) {
-    if new["type"] == json!("ExternalName") || old["type"] == json!("ExternalName") {
-        return;
-    }
-    for name in ["clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy"] {
-        let absent = new
-            .get(name)
-            .is_none_or(|value| value.is_null() || *value == json!("") || *value == json!([]));
-        if absent {
-            restore(old, new, name);
-        }
-    }
-    let has_node_ports = matches!(new["type"].as_str(), Some("NodePort" | "LoadBalancer"));
-    if has_node_ports
-        && matches!(old["type"].as_str(), Some("NodePort" | "LoadBalancer"))
-        && new["allocateLoadBalancerNodePorts"] != json!(false)
-    {
-        if new["healthCheckNodePort"].as_i64().unwrap_or(0) == 0
-            && old["externalTrafficPolicy"] == new["externalTrafficPolicy"]
-        {
-            restore(old, new, "healthCheckNodePort");
-        }
-        let old_ports = old["ports"].as_array().cloned().unwrap_or_default();
-        for port in new["ports"].as_array_mut().into_iter().flatten() {
-            let same = |other: &&Value| {
-                other["port"] == port["port"]
-                    && other["protocol"] == port["protocol"]
-                    && other.get("nodePort").is_some()
-            };
-            if port["nodePort"].as_i64().unwrap_or(0) == 0
-                && let Some(kept) = old_ports.iter().find(same).map(|other| other["nodePort"].clone())
-            {
-                port["nodePort"] = kept;
+    if old["type"] != "ExternalName" && new["type"] != "ExternalName" {
+        for name in ["clusterIP", "clusterIPs"] {
+            let value = &new[name];
+            if value.is_null() || *value == json!("") || *value == json!([]) {
+                restore(old, new, name);
             }
+        }
+    }
+    // A client that knows the older field alone changes both.
+    if new["clusterIP"] != old["clusterIP"] && new["clusterIPs"] == old["clusterIPs"] {
+        new["clusterIPs"] = json!([new["clusterIP"]]);
+    }
+    if new["ipFamilyPolicy"].is_null() {
+        restore(old, new, "ipFamilyPolicy");
+    }
+    let forwards = |spec: &Value| {
+        spec["type"] == "NodePort"
+            || spec["type"] == "LoadBalancer" && spec["allocateLoadBalancerNodePorts"] != json!(false)
+    };
+    if forwards(old) && forwards(new) {
+        keep_node_ports(old, new);
+    }
+    let checked = |spec: &Value| spec["type"] == "LoadBalancer" && spec["externalTrafficPolicy"] == "Local";
+    if checked(old) && checked(new) && new["healthCheckNodePort"].as_i64().unwrap_or(0) == 0 {
+        restore(old, new, "healthCheckNodePort");
+    }
+}
+
+/// A port keeps its node port by its name, whatever else of it changes.
+fn keep_node_ports(old: &Value, new: &mut Value) {
+    let name = |port: &Value| port["name"].as_str().unwrap_or_default().to_owned();
+    let ports = |spec: &Value| spec["ports"].as_array().cloned().unwrap_or_default();
+    let number = |port: &Value| port["nodePort"].as_i64().filter(|number| *number != 0);
+    let asked: Vec<i64> = ports(new).iter().filter_map(number).collect();
+    let held = ports(old);
+    let list = new.get_mut("ports").and_then(Value::as_array_mut);
+    for port in list.into_iter().flatten() {
+        // Of two old ports of one name, the later counts.
+        let kept = held
+            .iter()
+            .rfind(|other| name(other) == name(port))
+            .and_then(number);
+        if let Some(kept) = kept.filter(|kept| number(port).is_none() && !asked.contains(kept)) {
+            port["nodePort"] = json!(kept);
         }
     }
 }
@@ -224,6 +275,10 @@ fn service(object: &mut Value) {
             for name in ["clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy"] {
                 members.remove(name);
             }
+        }
+        // Upstream drops this on reading. What is not one of its values is left, and refused.
+        if matches!(spec["internalTrafficPolicy"].as_str(), Some("Cluster" | "Local")) {
+            remove(spec, "internalTrafficPolicy");
         }
         return;
     }

@@ -215,6 +215,36 @@ fn services_keep_what_was_allocated() {
         json!({"metadata": {}, "spec": {"type": "NodePort", "ports": [{"port": 80, "protocol": "TCP"}]}});
     prepare_update(&service, &old, &mut new);
     assert_eq!(new["spec"], old["spec"]);
+    // A port is known by its name, and another address brings its own family.
+    let mut moved = json!({"metadata": {}, "spec": {"type": "NodePort", "clusterIP": "2001:db8::1",
+        "ports": [{"port": 8080, "protocol": "TCP"}, {"name": "b", "port": 80, "protocol": "TCP"}]}});
+    prepare_update(&service, &old, &mut moved);
+    let spec = &moved["spec"];
+    assert_eq!(
+        (&spec["ports"][0]["nodePort"], &spec["ports"][1]["nodePort"]),
+        (&json!(30001), &Value::Null)
+    );
+    assert_eq!(
+        (&spec["clusterIPs"], &spec["ipFamilies"]),
+        (&json!(["2001:db8::1"]), &json!(["IPv6"]))
+    );
+    // Of another type it has no use for them.
+    let mut inner = old.clone();
+    inner["spec"]["type"] = json!("ClusterIP");
+    prepare_update(&service, &old, &mut inner);
+    assert!(inner["spec"]["ports"][0]["nodePort"].is_null(), "{inner}");
+    let reached = json!({"metadata": {}, "spec": {"type": "ClusterIP", "externalIPs": ["192.0.2.1"], "externalTrafficPolicy": "Cluster"}});
+    for (policy, left) in [("Cluster", Value::Null), ("Local", json!("Local"))] {
+        let mut unreached =
+            json!({"metadata": {}, "spec": {"type": "ClusterIP", "externalTrafficPolicy": policy}});
+        prepare_update(&service, &reached, &mut unreached);
+        assert_eq!(unreached["spec"]["externalTrafficPolicy"], left);
+    }
+    // A balancer that needs no node ports keeps none.
+    let mut balanced = json!({"metadata": {}, "spec": {"type": "LoadBalancer", "allocateLoadBalancerNodePorts": false,
+        "ports": [{"port": 80, "protocol": "TCP"}]}});
+    prepare_update(&service, &old, &mut balanced);
+    assert!(balanced["spec"]["ports"][0]["nodePort"].is_null(), "{balanced}");
     let mut headless =
         json!({"metadata": {}, "spec": {"type": "ClusterIP", "clusterIP": "None", "selector": {"a": "b"}}});
     prepare_create(&service, &mut headless);

@@ -143,6 +143,9 @@ pub(super) fn node_update(old: &Value, new: &Value, errors: &mut Errors) {
     let fixed = |driver: &Value| {
         let mut driver = driver.clone();
         driver["allocatable"] = Value::Null;
+        if driver["topologyKeys"] == serde_json::json!([]) {
+            driver["topologyKeys"] = Value::Null;
+        }
         driver
     };
     for (_, before) in items(&old["spec"], "drivers") {

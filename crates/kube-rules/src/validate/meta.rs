@@ -24,6 +24,7 @@ fn name_errors(gvk: &Gvk, object: &Value, name: &str) -> Vec<String> {
         ("certificates.k8s.io", "CertificateSigningRequest") => Vec::new(),
         // Its name is an identity, which may hold an underscore.
         ("coordination.k8s.io", "LeaseCandidate") => names::config_key(name),
+        ("", "ReplicationController") => names::dns_subdomain_in_bytes(name),
         _ => names::dns_subdomain(name),
     }
 }
