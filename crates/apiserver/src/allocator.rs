@@ -1,6 +1,7 @@
 //! The addresses and node ports of Services: which are in use, and which a write takes.
 
 use evenkeel_kube_rules::status::{ApiError, ApiResult, FieldError};
+use evenkeel_kube_rules::strategy::{needs_health_port, needs_node_ports};
 use rand::Rng;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
@@ -139,11 +140,6 @@ fn held(service: &Value) -> Used {
     }
 }
 
-/// Whether the Service has a port at which load balancers check the health of nodes.
-fn needs_health_port(spec: &Value) -> bool {
-    spec["type"] == "LoadBalancer" && spec["externalTrafficPolicy"] == "Local"
-}
-
 fn fill(used: &mut Used, before: &Used, spec: &mut Value, taken: &mut Used, name: &str) -> ApiResult<()> {
     if spec["type"] == "ExternalName" || !spec.is_object() {
         return Ok(());
@@ -183,9 +179,8 @@ fn fill(used: &mut Used, before: &Used, spec: &mut Value, taken: &mut Used, name
     if spec["ipFamilyPolicy"].is_null() {
         spec["ipFamilyPolicy"] = json!("SingleStack");
     }
-    let spec_type = spec["type"].as_str().unwrap_or_default().to_owned();
-    let of_nodes = spec["type"] == "NodePort"
-        || (spec["type"] == "LoadBalancer" && spec["allocateLoadBalancerNodePorts"] != false);
+    let may_ask = matches!(spec["type"].as_str(), Some("NodePort" | "LoadBalancer"));
+    let of_nodes = needs_node_ports(spec);
     for (index, port) in spec
         .get_mut("ports")
         .and_then(Value::as_array_mut)
@@ -195,8 +190,7 @@ fn fill(used: &mut Used, before: &Used, spec: &mut Value, taken: &mut Used, name
     {
         let wanted = port["nodePort"].as_u64().unwrap_or(0);
         // Of another type it is refused, or it is a choice of a balancer's user.
-        let asked = wanted != 0 && matches!(spec_type.as_str(), "NodePort" | "LoadBalancer");
-        if !of_nodes && !asked {
+        if !(of_nodes || may_ask && wanted != 0) {
             continue;
         }
         let number = used.port(wanted, before, taken).map_err(|why| {

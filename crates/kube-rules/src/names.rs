@@ -24,7 +24,7 @@ fn regex_error(text: &str, regex: &str, examples: &[&str]) -> String {
     format!("{text} (e.g. {shown}regex used for validation is '{regex}')")
 }
 
-fn too_long(most: usize) -> String {
+pub(crate) fn too_long(most: usize) -> String {
     format!("must be no more than {most} characters")
 }
 
@@ -33,16 +33,17 @@ fn too_long_label(most: usize) -> String {
     format!("must be no more than {most} bytes")
 }
 
-/// What is wrong with a DNS-1123 subdomain, where upstream counts its length in bytes.
-pub(crate) fn dns_subdomain_in_bytes(name: &str) -> Vec<String> {
-    let errors = dns_subdomain(name).into_iter();
-    errors
-        .map(|error| error.replace("253 characters", "253 bytes"))
-        .collect()
-}
-
 /// What is wrong with a DNS-1123 subdomain.
 pub(crate) fn dns_subdomain(name: &str) -> Vec<String> {
+    subdomain(name, too_long)
+}
+
+/// The same, where upstream counts its length in bytes.
+pub(crate) fn dns_subdomain_in_bytes(name: &str) -> Vec<String> {
+    subdomain(name, too_long_label)
+}
+
+fn subdomain(name: &str, too_long: fn(usize) -> String) -> Vec<String> {
     let mut errors = Vec::new();
     if name.len() > SUBDOMAIN_LIMIT {
         errors.push(too_long(SUBDOMAIN_LIMIT));

@@ -7,8 +7,8 @@ use super::compare::Difference;
 pub(super) struct Known {
     /// The kinds that show it, as in `v1 Pod`; a group of kinds by its beginning.
     kinds: &'static [&'static str],
-    /// How the pattern of the difference begins.
-    pattern: &'static str,
+    /// How the pattern of the difference begins, in one of these ways.
+    patterns: &'static [&'static str],
     /// What a request of the case has to hold.
     holds: &'static str,
     /// Why it stays.
@@ -32,33 +32,37 @@ const NAMELESS: &str = "Kubernetes hands an address to a Service before it looks
 const KNOWN: &[Known] = &[
     Known {
         kinds: &["v1 PersistentVolumeClaim"],
-        pattern: "/metadata/resourceVersion differs",
+        patterns: &["/metadata/resourceVersion differs"],
         holds: "",
         reason: "Kubernetes stores a claim without the default of its phase and adds that on reading, so that the first \
                  write that changes nothing is one that it stores",
     },
     Known {
         kinds: &["diff.example.com/"],
-        pattern: "/metadata/resourceVersion differs",
+        patterns: &["/metadata/resourceVersion differs"],
         holds: "\"labels\":",
         reason: "Kubernetes stores nulls and empty maps in the metadata of a custom resource, so that the next write that changes \
                  nothing is one that it stores",
     },
     Known {
         kinds: &["rbac.authorization.k8s.io/v1 ClusterRole"],
-        pattern: "/rules differs",
+        patterns: &[
+            "/rules differs",
+            "/*/object/rules differs",
+            "/items/*/rules differs",
+        ],
         holds: "aggregationRule",
         reason: AGGREGATED,
     },
     Known {
         kinds: &["v1 Service"],
-        pattern: "cause missing: spec.clusterIPs: Invalid value: {}: failed to allocate IP: IPAddress",
+        patterns: &["cause missing: spec.clusterIPs: Invalid value: {}: failed to allocate IP: IPAddress"],
         holds: "",
         reason: NAMELESS,
     },
     Known {
         kinds: &["v1 Service"],
-        pattern: "cause extra: ",
+        patterns: &["cause extra: "],
         holds: NO_NAME,
         reason: NAMELESS,
     },
@@ -68,160 +72,127 @@ const KNOWN: &[Known] = &[
             "discovery.k8s.io/v1 EndpointSlice",
             "networking.k8s.io/v1 NetworkPolicy",
         ],
-        pattern: "/metadata/",
+        patterns: &["/metadata/"],
         holds: "[]",
         reason: EMPTY_LIST,
     },
     Known {
         kinds: &["discovery.k8s.io/v1 EndpointSlice"],
-        pattern: "/metadata/",
+        patterns: &["/metadata/"],
         holds: "deprecatedTopology",
         reason: "Kubernetes counts a field that it drops as a change of an EndpointSlice",
     },
     Known {
         kinds: &["v1 Namespace"],
-        pattern: "/metadata/finalizers",
+        patterns: &["/metadata/finalizers"],
         holds: "",
         reason: MAP_ORDER,
     },
     Known {
-        kinds: &["rbac.authorization.k8s.io/v1 ClusterRole"],
-        pattern: "/*/object/rules differs",
-        holds: "aggregationRule",
-        reason: AGGREGATED,
-    },
-    Known {
         kinds: &["autoscaling/v2 "],
-        pattern: "/metadata/",
+        patterns: &["/metadata/"],
         holds: "\"0.5\"",
         reason: WRITTEN_OTHERWISE,
     },
     Known {
         kinds: &["apps/v1 StatefulSet"],
-        pattern: "/metadata/",
+        patterns: &["/metadata/"],
         holds: "\"2000m\"",
         reason: WRITTEN_OTHERWISE,
     },
     Known {
         kinds: &["v1 ConfigMap", "v1 Secret"],
-        pattern: "status: 422 binaryData: Forbidden: field is immutable",
+        patterns: &[
+            "status: 422 binaryData: Forbidden: field is immutable",
+            "cause missing: binaryData: Forbidden: field is immutable",
+        ],
         holds: "{}",
         reason: EMPTY_MAP,
     },
     Known {
         kinds: &["v1 Secret"],
-        pattern: "/metadata/resourceVersion differs",
+        patterns: &["/metadata/resourceVersion differs"],
         holds: "{\"k\":null}",
         reason: EMPTY_MAP,
     },
     Known {
         kinds: &["storage.k8s.io/v1 CSINode"],
-        pattern: "",
+        patterns: &[""],
         holds: "\"$patch\":\"delete\"",
         reason: "Kubernetes adds an item of a list with its directives where there is nothing to merge it with",
     },
     Known {
         kinds: &["autoscaling/"],
-        pattern: "cause missing: spec.behavior.scale",
-        holds: "\"policies\":[]",
-        reason: EMPTY_LIST,
-    },
-    Known {
-        kinds: &["autoscaling/"],
-        pattern: "status: 422 spec.behavior.scale",
+        patterns: &[
+            "cause missing: spec.behavior.scale",
+            "status: 422 spec.behavior.scale",
+        ],
         holds: "\"policies\":[]",
         reason: EMPTY_LIST,
     },
     Known {
         kinds: &["v1 LimitRange", "autoscaling/"],
-        pattern: "cause: order",
+        patterns: &["cause: order"],
         holds: "",
         reason: MAP_ORDER,
     },
     Known {
         kinds: &[""],
-        pattern: "/message differs",
+        patterns: &["/message differs"],
         holds: "unknownField",
         reason: MAP_ORDER,
     },
     Known {
         kinds: &["diff.example.com/"],
-        pattern: "/message differs: QTCPQ / QTCPQ",
+        patterns: &["/message differs: QTCPQ / QTCPQ", "cause: order"],
         holds: "",
         reason: MAP_ORDER,
     },
     Known {
         kinds: &[""],
-        pattern: "cause missing: patch: Invalid value: {}: json: cannot unmarshal",
+        patterns: &[
+            "cause missing: patch: Invalid value: {}: json: cannot unmarshal",
+            "cause extra: patch: Invalid value: {}: json: cannot unmarshal",
+        ],
         holds: "\"op\":\"move\"",
         reason: FIRST_FAULT,
     },
     Known {
         kinds: &[""],
-        pattern: "cause extra: patch: Invalid value: {}: json: cannot unmarshal",
-        holds: "\"op\":\"move\"",
-        reason: FIRST_FAULT,
-    },
-    Known {
-        kinds: &[""],
-        pattern: "/message differs",
+        patterns: &["/message differs"],
         holds: "(application/yaml)",
         reason: "errors of YAML are worded by another library",
     },
     Known {
-        kinds: &["v1 ConfigMap", "v1 Secret"],
-        pattern: "cause missing: binaryData: Forbidden: field is immutable",
-        holds: "{}",
-        reason: EMPTY_MAP,
-    },
-    Known {
         kinds: &["batch/v1 Job"],
-        pattern: "/metadata/resourceVersion differs",
+        patterns: &["/metadata/resourceVersion differs"],
         holds: "",
         reason: "Kubernetes stores a job without labels without those of its template and adds them on reading, so that the \
                  first write that changes nothing is one that it stores",
     },
     Known {
         kinds: &["admissionregistration.k8s.io/v1 "],
-        pattern: "status: 422 spec.validations[*].expression: Invalid value: Q: must evaluate to bool",
+        patterns: &["status: 422 spec.validations[*].expression: Invalid value: Q: must evaluate to bool"],
         holds: "",
         reason: "the types of CEL expressions are not checked",
     },
     Known {
-        kinds: &["rbac.authorization.k8s.io/v1 ClusterRole"],
-        pattern: "/items/*/rules differs",
-        holds: "aggregationRule",
-        reason: AGGREGATED,
-    },
-    Known {
         kinds: &["autoscaling/v1 HorizontalPodAutoscaler"],
-        pattern: "/metadata/",
+        patterns: &["/metadata/"],
         holds: "currentCPUUtilizationPercentage",
         reason: "Kubernetes shows the status of an autoscaler in annotations of version 1, beside its fields",
     },
     Known {
         kinds: &["admissionregistration.k8s.io/v1 "],
-        pattern: "cause ",
+        patterns: &["cause "],
         holds: "\"expression\":\"é\"",
         reason: "Kubernetes' parser of CEL marks the place of an error with wide signs where the text has wide letters",
     },
     Known {
-        kinds: &[""],
-        pattern: "/message differs",
-        holds: "null]",
-        reason: "Kubernetes shows the lists of a strategic merge patch with a null among its items as Go prints them",
-    },
-    Known {
         kinds: &["networking.k8s.io/v1 NetworkPolicy"],
-        pattern: "/metadata/generation differs",
+        patterns: &["/metadata/generation differs"],
         holds: "null",
         reason: "Kubernetes counts a map that became empty in place of none as a change of a NetworkPolicy",
-    },
-    Known {
-        kinds: &["diff.example.com/"],
-        pattern: "cause: order",
-        holds: "",
-        reason: MAP_ORDER,
     },
 ];
 
@@ -229,7 +200,10 @@ const KNOWN: &[Known] = &[
 pub(super) fn find(case: &Case, difference: &Difference) -> Option<&'static Known> {
     KNOWN.iter().find(|known| {
         known.kinds.iter().any(|kind| case.kind.starts_with(kind))
-            && difference.pattern.starts_with(known.pattern)
+            && known
+                .patterns
+                .iter()
+                .any(|begin| difference.pattern.starts_with(begin))
             && case.steps.iter().any(|step| {
                 let nameless = known.holds == NO_NAME && is_nameless(step);
                 nameless || step.to_string().contains(known.holds)

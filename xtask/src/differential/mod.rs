@@ -149,12 +149,11 @@ async fn compare(args: &Args) -> anyhow::Result<()> {
             }
             continue;
         };
-        let (known, unknown): (Vec<_>, Vec<_>) = found
-            .into_iter()
-            .partition(|difference| known::find(&case, difference).is_some());
-        for difference in &known {
-            if let Some(known) = known::find(&case, difference) {
-                *listed.entry(known.reason).or_default() += 1;
+        let mut unknown = Vec::new();
+        for difference in found {
+            match known::find(&case, &difference) {
+                Some(known) => *listed.entry(known.reason).or_default() += 1,
+                None => unknown.push(difference),
             }
         }
         if unknown.is_empty() {

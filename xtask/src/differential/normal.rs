@@ -61,7 +61,7 @@ pub(super) fn normalise(answers: &mut [Answer], prefixes: &[String], run: &str) 
         }
         collect(
             &answer.body,
-            is_list(&answer.body),
+            is_list(answer.body.get("kind")),
             &mut versions,
             &mut numbers.generated,
         );
@@ -81,8 +81,9 @@ pub(super) fn normalise(answers: &mut [Answer], prefixes: &[String], run: &str) 
 }
 
 /// A list's version is that of the whole store, in which other cases write.
-fn is_list(body: &Value) -> bool {
-    body["kind"].as_str().is_some_and(|kind| kind.ends_with("List"))
+fn is_list(kind: Option<&Value>) -> bool {
+    kind.and_then(Value::as_str)
+        .is_some_and(|kind| kind.ends_with("List"))
 }
 
 /// An event of a watch that tells how far it has come, in the versions of the whole store.
@@ -169,11 +170,7 @@ impl Numbers {
             }
             return Value::Object(map);
         }
-        let is_list = depth == 0
-            && map
-                .get("kind")
-                .and_then(Value::as_str)
-                .is_some_and(|kind| kind.ends_with("List"));
+        let is_list = depth == 0 && is_list(map.get("kind"));
         map.into_iter()
             .map(|(key, value)| {
                 let value = match (key.as_str(), value) {

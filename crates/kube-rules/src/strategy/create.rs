@@ -1,6 +1,6 @@
 //! Rules of single kinds.
 
-use super::{qos_class, remove, restore};
+use super::{items, qos_class, remove, restore, service};
 use crate::gvk::Gvk;
 use serde_json::{Map, Value, json};
 
@@ -12,9 +12,8 @@ const PREVENTS: &str = "preventPodSchedulingIfMissing";
 
 /// Version 1 of the group has no topology of its own any more.
 fn drop_topology(slice: &mut Value) {
-    let endpoints = slice.get_mut("endpoints").and_then(Value::as_array_mut);
-    for members in endpoints.into_iter().flatten().filter_map(Value::as_object_mut) {
-        members.remove("deprecatedTopology");
+    for endpoint in items(slice, "endpoints") {
+        remove(endpoint, "deprecatedTopology");
     }
 }
 
@@ -85,7 +84,7 @@ pub(super) fn prepare(gvk: &Gvk, object: &mut Value) {
         ("storage.k8s.io", "VolumeAttributesClass") => {
             add_finalizer(object, "kubernetes.io/vac-protection");
         }
-        ("", "Service") => service(object),
+        ("", "Service") => service::prepare(object),
         ("apps", "DaemonSet") if template_generation(object) < 1 => {
             annotate(object, TEMPLATE_GENERATION, "1");
         }
@@ -154,12 +153,7 @@ pub(super) fn prepare_update(gvk: &Gvk, old: &Value, new: &mut Value) {
         ("apiextensions.k8s.io", "CustomResourceDefinition") => store_versions(new),
         ("", "ServiceAccount") => names_of_secrets(new),
         ("", "Service") => {
-            drop_of_other_type(&old["spec"], &mut new["spec"]);
-            if old["spec"]["type"] == "LoadBalancer" && new["spec"]["type"] != "LoadBalancer" {
-                new["status"]["loadBalancer"] = json!({});
-            }
-            keep_allocated(&old["spec"], &mut new["spec"]);
-            service(new);
+            service::prepare_update(old, new);
         }
         ("", "Node") => drop_node_configuration(new),
         ("discovery.k8s.io", "EndpointSlice") => drop_topology(new),
@@ -177,153 +171,6 @@ pub(super) fn prepare_update(gvk: &Gvk, old: &Value, new: &mut Value) {
             );
         }
         _ => {}
-    }
-}
-
-/// A change of type drops what the new type has no use for. What the update changes too is left, and refused.
-fn drop_of_other_type(old: &Value, new: &mut Value) {
-    let typed = |spec: &Value, types: &[&str]| types.contains(&spec["type"].as_str().unwrap_or_default());
-    let ports = |spec: &Value| typed(spec, &["NodePort", "LoadBalancer"]);
-    let balanced = |spec: &Value| typed(spec, &["LoadBalancer"]);
-    let checked = |spec: &Value| balanced(spec) && spec["externalTrafficPolicy"] == "Local";
-    let reached = |spec: &Value| {
-        let addresses = spec["externalIPs"].as_array();
-        ports(spec) || typed(spec, &["ClusterIP"]) && addresses.is_some_and(|list| !list.is_empty())
-    };
-    // Each is asked of what came in.
-    let (lost_ports, lost_check) = (ports(old) && !ports(new), checked(old) && !checked(new));
-    let (lost_balancer, lost_reach) = (balanced(old) && !balanced(new), reached(old) && !reached(new));
-    for (lost, name) in [
-        (lost_check, "healthCheckNodePort"),
-        (lost_balancer, "allocateLoadBalancerNodePorts"),
-        (lost_balancer, "loadBalancerClass"),
-        (lost_reach, "externalTrafficPolicy"),
-    ] {
-        if lost && new[name] == old[name] {
-            remove(new, name);
-        }
-    }
-    let numbers = |spec: &Value| -> Vec<i64> {
-        let list = spec["ports"].as_array().into_iter().flatten();
-        list.filter_map(|port| port["nodePort"].as_i64()).collect()
-    };
-    let held = numbers(old);
-    if lost_ports && numbers(new).iter().all(|number| held.contains(number)) {
-        let list = new.get_mut("ports").and_then(Value::as_array_mut);
-        for port in list.into_iter().flatten() {
-            remove(port, "nodePort");
-        }
-    }
-}
-
-/// An update that leaves out what was allocated keeps it, as long as the type still has it.
-fn keep_allocated(old: &Value, new: &mut Value) {
-    if old["type"] != "ExternalName" && new["type"] != "ExternalName" {
-        for name in ["clusterIP", "clusterIPs"] {
-            let value = &new[name];
-            if value.is_null() || *value == json!("") || *value == json!([]) {
-                restore(old, new, name);
-            }
-        }
-    }
-    // A client that knows the older field alone changes both.
-    if new["clusterIP"] != old["clusterIP"] && new["clusterIPs"] == old["clusterIPs"] {
-        new["clusterIPs"] = json!([new["clusterIP"]]);
-    }
-    if new["ipFamilyPolicy"].is_null() {
-        restore(old, new, "ipFamilyPolicy");
-    }
-    let forwards = |spec: &Value| {
-        spec["type"] == "NodePort"
-            || spec["type"] == "LoadBalancer" && spec["allocateLoadBalancerNodePorts"] != json!(false)
-    };
-    if forwards(old) && forwards(new) {
-        keep_node_ports(old, new);
-    }
-    let checked = |spec: &Value| spec["type"] == "LoadBalancer" && spec["externalTrafficPolicy"] == "Local";
-    if checked(old) && checked(new) && new["healthCheckNodePort"].as_i64().unwrap_or(0) == 0 {
-        restore(old, new, "healthCheckNodePort");
-    }
-}
-
-/// A port keeps its node port by its name, whatever else of it changes.
-fn keep_node_ports(old: &Value, new: &mut Value) {
-    let name = |port: &Value| port["name"].as_str().unwrap_or_default().to_owned();
-    let ports = |spec: &Value| spec["ports"].as_array().cloned().unwrap_or_default();
-    let number = |port: &Value| port["nodePort"].as_i64().filter(|number| *number != 0);
-    let asked: Vec<i64> = ports(new).iter().filter_map(number).collect();
-    let held = ports(old);
-    let list = new.get_mut("ports").and_then(Value::as_array_mut);
-    for port in list.into_iter().flatten() {
-        // Of two old ports of one name, the later counts.
-        let kept = held
-            .iter()
-            .rfind(|other| name(other) == name(port))
-            .and_then(number);
-        if let Some(kept) = kept.filter(|kept| number(port).is_none() && !asked.contains(kept)) {
-            port["nodePort"] = json!(kept);
-        }
-    }
-}
-
-/// `clusterIPs` mirrors `clusterIP`; families are those of a cluster with IPv4 alone. Addresses and node
-/// ports are allocated by the caller, which knows those in use.
-fn service(object: &mut Value) {
-    let spec = &mut object["spec"];
-    if spec["type"] == json!("ExternalName") {
-        if let Some(members) = spec.as_object_mut() {
-            for name in ["clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy"] {
-                members.remove(name);
-            }
-        }
-        // Upstream drops this on reading. What is not one of its values is left, and refused.
-        if matches!(spec["internalTrafficPolicy"].as_str(), Some("Cluster" | "Local")) {
-            remove(spec, "internalTrafficPolicy");
-        }
-        return;
-    }
-    let ips = spec["clusterIPs"].as_array().cloned().unwrap_or_default();
-    let ip = spec["clusterIP"].as_str().unwrap_or_default().to_owned();
-    let headless = ip == "None";
-    if !ip.is_empty() && ips.is_empty() {
-        spec["clusterIPs"] = json!([ip]);
-    }
-    let selects = spec["selector"]
-        .as_object()
-        .is_some_and(|selector| !selector.is_empty());
-    let free = headless && !selects;
-    if spec.get("ipFamilyPolicy").is_none_or(Value::is_null) {
-        spec["ipFamilyPolicy"] = json!(if free { "RequireDualStack" } else { "SingleStack" });
-    }
-    if spec["ipFamilies"].as_array().is_none_or(Vec::is_empty) {
-        // Those of the addresses that were asked for, or else that of the cluster.
-        let mut families: Vec<&str> = spec["clusterIPs"]
-            .as_array()
-            .into_iter()
-            .flatten()
-            .filter_map(Value::as_str)
-            .filter(|ip| *ip != "None")
-            .map(|ip| if ip.contains(':') { "IPv6" } else { "IPv4" })
-            .collect();
-        families.dedup();
-        spec["ipFamilies"] = if families.is_empty() {
-            json!(["IPv4"])
-        } else {
-            json!(families)
-        };
-    }
-    // Nothing is allocated for these, so that they may have a family that the cluster lacks.
-    if free && spec["ipFamilyPolicy"] != "SingleStack" {
-        let families = spec["ipFamilies"].as_array_mut();
-        if let Some(families) = families.filter(|families| families.len() == 1) {
-            let other = if families[0] == "IPv4" { "IPv6" } else { "IPv4" };
-            families.push(json!(other));
-        }
-    }
-    if let Some(members) = spec.as_object_mut()
-        && members.get("clusterIP").is_some_and(Value::is_null)
-    {
-        members.remove("clusterIP");
     }
 }
 

@@ -7,6 +7,7 @@
 mod create;
 mod pod;
 mod qos;
+mod service;
 #[cfg(test)]
 mod tests;
 
@@ -18,6 +19,7 @@ use serde_json::{Value, json};
 pub(crate) use create::TEMPLATE_GENERATION;
 pub(crate) use pod::{APPARMOR_OF, apparmor_profile};
 pub(crate) use qos::qos_class;
+pub use service::{needs_health_port, needs_node_ports};
 
 /// What makes a kind's generation grow.
 #[derive(Clone, Copy, PartialEq, Eq)]

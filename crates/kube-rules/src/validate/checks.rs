@@ -7,18 +7,6 @@ use evenkeel_kube_values::Quantity;
 use regex::Regex;
 use serde_json::{Value, json};
 
-/// What may be asked of a path of the host.
-pub(super) const HOST_PATH_TYPES: [&str; 8] = [
-    "",
-    "BlockDevice",
-    "CharDevice",
-    "Directory",
-    "DirectoryOrCreate",
-    "File",
-    "FileOrCreate",
-    "Socket",
-];
-
 /// Mode of a file.
 const FILE_MODE: &str = "must be a number between 0 and 0777 (octal), both inclusive";
 

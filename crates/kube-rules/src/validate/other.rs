@@ -176,7 +176,7 @@ fn declared_features(status: &Value, errors: &mut Errors) {
         }
         before = Some(name);
         let wrong = if name.len() > names::SUBDOMAIN_LIMIT {
-            format!("must be no more than {} characters", names::SUBDOMAIN_LIMIT)
+            names::too_long(names::SUBDOMAIN_LIMIT)
         } else if name.starts_with(|c: char| c.is_ascii_uppercase()) && name.split('/').all(segment) {
             continue;
         } else {

@@ -1,6 +1,5 @@
 //! Persistent volumes.
 
-use super::checks::HOST_PATH_TYPES;
 use super::errors::{Errors, has, text};
 use super::storage::{VOLUME_MODES, access_modes, class, positive, whole_amount};
 use super::{drivers, selector, volume};
@@ -171,8 +170,7 @@ fn sources(spec: &Value, path: &str, errors: &mut Errors) {
 /// What a source needs. Those of clouds that Kubernetes no longer serves itself are looked at no further.
 fn source(kind: &str, source: &Value, path: &str, errors: &mut Errors) {
     let needed: &[&str] = match kind {
-        "hostPath" | "local" => &["path"],
-        "nfs" => &["server", "path"],
+        "local" => &["path"],
         "csi" => &["volumeHandle"],
         other => return volume::persistent(other, source, path, errors),
     };
@@ -184,15 +182,8 @@ fn source(kind: &str, source: &Value, path: &str, errors: &mut Errors) {
             errors.required(&format!("{path}.{name}"), "");
         }
     }
-    let at = text(source, "path");
-    if matches!(kind, "hostPath" | "local") && at.split('/').any(|part| part == "..") {
-        errors.invalid(&format!("{path}.path"), &at.into(), "must not contain '..'");
-    }
-    if kind == "nfs" && !at.starts_with('/') {
-        errors.invalid(&format!("{path}.path"), &at.into(), "must be an absolute path");
-    }
-    if kind == "hostPath" && !at.is_empty() {
-        errors.one_of_given(&format!("{path}.type"), &source["type"], &HOST_PATH_TYPES);
+    if kind == "local" {
+        errors.without_backsteps(&format!("{path}.path"), text(source, "path"));
     }
     if kind == "csi" {
         for name in [

@@ -3,6 +3,7 @@
 use super::errors::{Errors, has, items, text};
 use super::{address, network, selector};
 use crate::names;
+use crate::strategy::needs_health_port;
 use serde_json::{Value, json};
 
 pub(super) const PROTOCOLS: [&str; 3] = ["SCTP", "TCP", "UDP"];
@@ -325,7 +326,7 @@ fn traffic_policies(spec: &Value, kind: &str, errors: &mut Errors) {
             "may only be set for externally-accessible services",
         );
     }
-    let checked = kind == "LoadBalancer" && outside == "Local";
+    let checked = needs_health_port(spec);
     let port = spec["healthCheckNodePort"].as_i64().unwrap_or(0);
     if !checked && port != 0 {
         errors.invalid(
@@ -401,8 +402,10 @@ pub(super) fn update(old: &Value, new: &Value, errors: &mut Errors) {
             "may not change once set",
         );
     }
-    let checked = |spec: &Value| balanced(spec) && text(spec, "externalTrafficPolicy") == "Local";
-    if checked(old) && checked(new) && old["healthCheckNodePort"] != new["healthCheckNodePort"] {
+    if needs_health_port(old)
+        && needs_health_port(new)
+        && old["healthCheckNodePort"] != new["healthCheckNodePort"]
+    {
         errors.forbidden("spec.healthCheckNodePort", "field is immutable");
     }
 }

@@ -1,6 +1,8 @@
 //! Volumes, claims, classes, attachments.
 
+use super::checks::quantity;
 use super::errors::{Errors, has, items, text};
+use super::resources::is_native;
 use super::{drivers, persistent, quota, selector};
 use crate::names;
 use evenkeel_kube_values::Quantity;
@@ -105,7 +107,7 @@ pub(super) fn class(spec: &Value, name: &str, path: &str, errors: &mut Errors) {
 
 /// An amount above zero.
 pub(super) fn positive(value: &Value, field: &str, errors: &mut Errors) {
-    if let Some(Ok(quantity)) = value.as_str().map(Quantity::parse)
+    if let Some(quantity) = quantity(value)
         && (quantity.is_negative() || quantity.is_zero())
     {
         errors.invalid(field, value, "must be greater than zero");
@@ -211,8 +213,7 @@ pub(super) fn claim_status(new: &Value, errors: &mut Errors) {
 /// Whether a claim may be given that resource.
 fn claim_resource(name: &str, path: &str, errors: &mut Errors) -> bool {
     let wrong = names::qualified(name);
-    let is_native = !name.contains('/') || name.contains("kubernetes.io/");
-    let is_good = wrong.is_empty() && (!is_native || name == "storage");
+    let is_good = wrong.is_empty() && (!is_native(name) || name == "storage");
     if !wrong.is_empty() {
         errors.invalid_text(path, name, wrong);
     } else if !is_good {
@@ -223,7 +224,7 @@ fn claim_resource(name: &str, path: &str, errors: &mut Errors) -> bool {
 
 /// Whether an amount is not below zero.
 pub(super) fn whole_amount(amount: &Value, path: &str, errors: &mut Errors) -> bool {
-    if let Some(Ok(quantity)) = amount.as_str().map(Quantity::parse)
+    if let Some(quantity) = quantity(amount)
         && quantity.is_negative()
     {
         // As Go's 64 bits show it.
@@ -237,10 +238,7 @@ pub(super) fn whole_amount(amount: &Value, path: &str, errors: &mut Errors) -> b
 /// A claim does not become smaller than it was, or than what it has.
 fn shrunk(old: &Value, new: &Value, errors: &mut Errors) {
     const FIELD: &str = "spec.resources.requests.storage";
-    let amount = |value: &Value| {
-        let parsed = value.as_str().and_then(|text| Quantity::parse(text).ok());
-        parsed.unwrap_or(Quantity::of_bytes(0))
-    };
+    let amount = |value: &Value| quantity(value).unwrap_or(Quantity::of_bytes(0));
     let size = |object: &Value| amount(&object["spec"]["resources"]["requests"]["storage"]);
     let capacity = amount(&old["status"]["capacity"]["storage"]);
     if size(new) < size(old) && size(new) <= capacity {

@@ -1,6 +1,6 @@
 //! Volumes of pods.
 
-use super::checks::{HOST_PATH_TYPES, first_of, integer, is_true, members, pattern, quantity};
+use super::checks::{first_of, integer, is_true, members, pattern, quantity};
 use super::container::pull_policy;
 use super::environment::{self, Target};
 use super::errors::{Errors, has, items, text};
@@ -45,6 +45,18 @@ const SOURCES: [(&str, &[&str]); 30] = [
     ("csi", &["driver"]),
     ("ephemeral", &["volumeClaimTemplate"]),
     ("image", &[]),
+];
+
+/// What may be asked of a path of the host.
+const HOST_PATH_TYPES: [&str; 8] = [
+    "",
+    "BlockDevice",
+    "CharDevice",
+    "Directory",
+    "DirectoryOrCreate",
+    "File",
+    "FileOrCreate",
+    "Socket",
 ];
 
 /// Metadata that a template of a claim has not.

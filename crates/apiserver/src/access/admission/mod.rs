@@ -36,6 +36,7 @@ use crate::access::rbac::Authorizer;
 use crate::kinds::Registry;
 use crate::options::Options;
 use crate::request::{Attributes, Reader};
+use evenkeel_kube_rules::names;
 use evenkeel_kube_rules::status::ApiResult;
 use serde_json::Value;
 use std::sync::Arc;
@@ -115,6 +116,12 @@ fn is_core(attributes: &Attributes, resource: &str) -> bool {
     attributes.gvr.group.is_empty()
         && attributes.gvr.resource == resource
         && attributes.subresource.is_empty()
+}
+
+/// What upstream's storage says of a name under which nothing can lie.
+fn unusable_name(name: &str) -> Option<String> {
+    let wrong = names::path_segment(name);
+    (!wrong.is_empty()).then(|| format!("invalid resource name {name:?}: [{}]", wrong.join(" ")))
 }
 
 /// Appends to an array member, which is made if it is missing or null.

@@ -1,9 +1,8 @@
 //! RuntimeClass: pods of a class take its overhead, and run where it can.
 
-use super::is_core;
+use super::{is_core, unusable_name};
 use crate::access::errors::refused;
 use crate::request::{Attributes, Operation, Reader};
-use evenkeel_kube_rules::names;
 use evenkeel_kube_rules::status::{ApiError, ApiResult};
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -21,9 +20,7 @@ fn class_of(attributes: &Attributes, reader: &dyn Reader) -> ApiResult<Option<Ar
     let Some(name) = name.and_then(Value::as_str) else {
         return Ok(None);
     };
-    let wrong = names::path_segment(name);
-    if !wrong.is_empty() {
-        let why = format!("invalid resource name {name:?}: [{}]", wrong.join(" "));
+    if let Some(why) = unusable_name(name) {
         return Err(ApiError::unforeseen(why));
     }
     let class = reader.get("node.k8s.io", "runtimeclasses", "", name);

@@ -1,10 +1,9 @@
 //! ServiceAccount: a pod runs as an account that exists, and finds a token for it in its file system.
 
-use super::{append, is_core};
+use super::{append, is_core, unusable_name};
 use crate::access::errors::refused;
 use crate::access::uid;
 use crate::request::{Attributes, Operation, Reader};
-use evenkeel_kube_rules::names;
 use evenkeel_kube_rules::status::ApiResult;
 use serde_json::{Value, json};
 
@@ -30,10 +29,8 @@ pub(super) fn admit(attributes: &mut Attributes, reader: &dyn Reader) -> ApiResu
         .filter(|name| !name.is_empty())
         .unwrap_or("default")
         .to_owned();
-    let wrong = names::path_segment(&name);
-    if !wrong.is_empty() {
+    if let Some(why) = unusable_name(&name) {
         let place = format!("{}/{name}", attributes.namespace);
-        let why = format!("invalid resource name {name:?}: [{}]", wrong.join(" "));
         return Err(refused(
             attributes,
             &format!("error looking up service account {place}: {why}"),
