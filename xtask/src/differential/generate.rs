@@ -318,6 +318,9 @@ pub(super) fn spoil(dice: &mut Dice, object: &mut Value) {
     if dice.percent(12) {
         return spoil_metadata(dice, object);
     }
+    if dice.percent(5) {
+        return spoil_type(dice, object);
+    }
     let Some(value) = object.pointer_mut(&place) else {
         return;
     };
@@ -360,6 +363,29 @@ pub(super) fn spoil(dice: &mut Dice, object: &mut Value) {
             Value::Null => {}
         },
     }
+}
+
+/// Names another kind or version, or none.
+fn spoil_type(dice: &mut Dice, object: &mut Value) {
+    let version = object["apiVersion"].as_str().unwrap_or_default();
+    let group = version.split_once('/').map_or("", |(group, _)| group).to_owned();
+    let faults = [
+        ("kind", Value::Null),
+        ("kind", json!("")),
+        ("kind", json!("Other")),
+        ("kind", json!("ConfigMap")),
+        ("kind", json!(1)),
+        ("apiVersion", Value::Null),
+        ("apiVersion", json!("")),
+        ("apiVersion", json!("/")),
+        ("apiVersion", json!("v1")),
+        ("apiVersion", json!("a/b/c")),
+        ("apiVersion", json!(format!("{group}/"))),
+        ("apiVersion", json!(format!("{group}/v1"))),
+        ("apiVersion", json!(format!("{group}/v2"))),
+    ];
+    let (name, value) = dice.pick(&faults).clone();
+    object[name] = value;
 }
 
 fn spoil_metadata(dice: &mut Dice, object: &mut Value) {

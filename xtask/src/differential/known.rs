@@ -20,7 +20,8 @@ const AGGREGATED: &str = "Kubernetes' controller manager, which does not run her
 const MAP_ORDER: &str = "Kubernetes goes through a Go map, in another order each time";
 const EMPTY_MAP: &str = "Kubernetes tells an empty map of data from none until it stores the object";
 const WRITTEN_OTHERWISE: &str = "Kubernetes counts an amount that is written otherwise as a change";
-const EMPTY_LIST: &str = "Kubernetes tells a list that was sent empty from none until it stores the object";
+const EMPTY_LIST: &str =
+    "Kubernetes tells a list or map that was sent empty from none until it stores the object";
 const FIRST_FAULT: &str =
     "of several values that do not fit, Kubernetes names the first in the order of its Go structure";
 /// Stands for a request that creates an object without a name.
@@ -135,6 +136,49 @@ const KNOWN: &[Known] = &[
         patterns: &["cause: order"],
         holds: "",
         reason: MAP_ORDER,
+    },
+    Known {
+        kinds: &[""],
+        patterns: &["cause: order"],
+        holds: "\"Bad Key!\"",
+        reason: MAP_ORDER,
+    },
+    Known {
+        kinds: &["apps/v1 StatefulSet"],
+        patterns: &[
+            "cause missing: spec.template.spec.volumes[*]",
+            "cause extra: spec.template.spec.volumes[*]",
+        ],
+        holds: "\"volumeClaimTemplates\"",
+        reason: MAP_ORDER,
+    },
+    Known {
+        kinds: &[
+            "admissionregistration.k8s.io/v1 MutatingWebhookConfiguration",
+            "admissionregistration.k8s.io/v1 ValidatingWebhookConfiguration",
+        ],
+        patterns: &["/metadata/"],
+        holds: "[]",
+        reason: EMPTY_LIST,
+    },
+    Known {
+        kinds: &[
+            "admissionregistration.k8s.io/v1 MutatingWebhookConfiguration",
+            "admissionregistration.k8s.io/v1 ValidatingWebhookConfiguration",
+        ],
+        patterns: &["/metadata/"],
+        holds: "\"matchLabels\":{}",
+        reason: EMPTY_LIST,
+    },
+    Known {
+        kinds: &["v1 Service"],
+        patterns: &[
+            "cause missing: spec.clusterIPs: Required value",
+            "cause extra: spec.clusterIPs[*]",
+            "status: 422 spec.clusterIPs: Required value",
+        ],
+        holds: "/status",
+        reason: "Kubernetes creates a Service that is put to /status, and forgets to give it addresses and ports",
     },
     Known {
         kinds: &[""],

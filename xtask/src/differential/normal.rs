@@ -31,6 +31,8 @@ static CHANGES: LazyLock<Regex> = LazyLock::new(|| {
 /// A map that was sent empty is kept by Go's structures and not by canonical JSON.
 static NO_MAP: LazyLock<Regex> = LazyLock::new(|| regex(r"(Invalid|Unsupported) value: (?:null|\{\}): "));
 static KINDLESS: LazyLock<Regex> = LazyLock::new(|| regex(r"Object 'Kind' is missing in '\{.*\}'"));
+/// Where in Go's source the types are registered, which depends on how the server was built.
+static SCHEME: LazyLock<Regex> = LazyLock::new(|| regex(r#" in scheme "[^"]*""#));
 /// A version that stands in a text.
 static RECORDED: LazyLock<Regex> =
     LazyLock::new(|| regex(r"(ResourceVersion in (?:record|object meta))(?:: | \()\d+\)?"));
@@ -224,6 +226,7 @@ impl Numbers {
         // Upstream dumps its internal structures, whose members are named and ordered otherwise.
         let text = DUMP.replace_all(&text, "${1} value: {{any}}: ");
         let text = KINDLESS.replace_all(&text, "Object 'Kind' is missing in {{any}}");
+        let text = SCHEME.replace_all(&text, " in scheme {{any}}");
         let text = RECORDED.replace_all(&text, "${1} {{rv}}");
         let text = CHANGES.replace_all(&text, "${1}");
         // The patched object, whose members stand in the order of a Go structure where the patch left them.

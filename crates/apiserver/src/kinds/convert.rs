@@ -97,14 +97,21 @@ fn autoscaler_to_v2(object: &mut Value) {
         let metric = json!({"type": "Resource", "resource": {"name": "cpu", "target": target}});
         spec.insert("metrics".to_owned(), json!([metric]));
     }
-    if let Some(status) = object.get_mut("status").and_then(Value::as_object_mut)
-        && let Some(current) = status.remove("currentCPUUtilizationPercentage")
-    {
-        let current = json!({
-            "type": "Resource",
-            "resource": {"name": "cpu", "current": {"averageUtilization": current}},
-        });
-        status.insert("currentMetrics".to_owned(), json!([current]));
+    if let Some(status) = object.get_mut("status").and_then(Value::as_object_mut) {
+        // The first form writes it always.
+        if status
+            .get("currentReplicas")
+            .is_some_and(|replicas| *replicas == 0)
+        {
+            status.remove("currentReplicas");
+        }
+        if let Some(current) = status.remove("currentCPUUtilizationPercentage") {
+            let current = json!({
+                "type": "Resource",
+                "resource": {"name": "cpu", "current": {"averageUtilization": current}},
+            });
+            status.insert("currentMetrics".to_owned(), json!([current]));
+        }
     }
 }
 
@@ -172,9 +179,13 @@ mod tests {
         let first = snapshot
             .by_gvr("autoscaling", "v1", "horizontalpodautoscalers")
             .expect("autoscalers");
-        let object = json!({"apiVersion": "autoscaling/v1", "spec": {"maxReplicas": 3, "targetCPUUtilizationPercentage": 50}});
+        let object = json!({
+            "apiVersion": "autoscaling/v1", "spec": {"maxReplicas": 3, "targetCPUUtilizationPercentage": 50},
+            "status": {"currentReplicas": 0, "desiredReplicas": 0},
+        });
         let stored = to_stored(first, object.clone());
         assert_eq!(stored["apiVersion"], "autoscaling/v2");
+        assert_eq!(stored["status"], json!({"desiredReplicas": 0}));
         assert_eq!(*to_served(first, &Arc::new(stored)), object);
     }
 }

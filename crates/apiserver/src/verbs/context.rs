@@ -12,7 +12,7 @@ use crate::traffic::RecordedRequest;
 use bytes::Bytes;
 use evenkeel_kube_rules::gvk::Gvk;
 use evenkeel_kube_rules::status::{ApiError, ApiResult, FieldError};
-use evenkeel_kube_rules::strict::FieldValidation;
+use evenkeel_kube_rules::strict::{self, FieldValidation};
 use futures::stream::BoxStream;
 use serde_json::{Value, json};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -112,6 +112,7 @@ impl Context {
     fn decoded(&self, rules: &Rules<'_>, mode: FieldValidation) -> ApiResult<Value> {
         let decoded = rules.decode(&self.body, Syntax::of(&self.content_type)?, mode)?;
         self.warn(decoded.warnings);
+        strict::version_is(rules.served(), &decoded.object)?;
         Ok(decoded.object)
     }
 

@@ -54,6 +54,14 @@ impl<'a> Rules<'a> {
         })
     }
 
+    /// The kind as clients send and receive it.
+    pub(crate) fn served(&self) -> &Gvk {
+        match self {
+            Self::Builtin { served, .. } => served,
+            Self::Custom(kind) => &kind.gvk,
+        }
+    }
+
     pub(crate) fn decode(&self, body: &[u8], syntax: Syntax, mode: FieldValidation) -> ApiResult<Decoded> {
         match (self, syntax) {
             (Self::Builtin { served, .. }, Syntax::Json) => strict::decode(served, body, mode),

@@ -1,5 +1,6 @@
 //! `x-kubernetes-validations`: expressions that custom resources have to satisfy.
 
+use super::validation::NO_FIELD;
 use crate::cel;
 use crate::cost::{Cost, MOST_PER_CALL, MOST_PER_OBJECT, longest};
 use crate::status::FieldError;
@@ -123,7 +124,7 @@ pub(super) fn add(
     if errors.iter().any(blocks) {
         errors.push(FieldError {
             reason: "FieldValueInvalid",
-            field: "<nil>".to_owned(),
+            field: NO_FIELD.to_owned(),
             message:
                 "Invalid value: null: some validation rules were not checked because the object was invalid; \
                       correct the existing errors to complete validation"
@@ -134,7 +135,7 @@ pub(super) fn add(
     if let Some(why) = rules.too_dear(document, new) {
         errors.push(FieldError {
             reason: "FieldValueInvalid",
-            field: "<nil>".to_owned(),
+            field: NO_FIELD.to_owned(),
             message: format!("Invalid value: \"object\": {why}"),
         });
         return;

@@ -117,19 +117,15 @@ impl CustomKind {
 
     /// As [`crate::strict::decode`].
     pub fn decode(&self, body: &[u8], mode: FieldValidation) -> ApiResult<Decoded> {
-        if strict::is_null(body) {
-            return Err(strict::without_kind(&self.gvk, body, mode));
-        }
-        self.decode_node(strict::parse_body(&self.gvk, body)?, mode)
+        let node = strict::parse_body(&self.gvk, body)?;
+        self.decode_node(node, body, mode)
     }
 
     /// As [`crate::strict::decode_yaml`].
     pub fn decode_yaml(&self, body: &[u8], mode: FieldValidation) -> ApiResult<Decoded> {
-        if strict::is_null(body) {
-            return Err(strict::without_kind(&self.gvk, body, mode));
-        }
         let (node, doubled) = strict::parse_yaml(&self.gvk, body)?;
-        strict::told_of_doubled(&self.gvk, self.decode_node(node, mode)?, doubled, mode)
+        let decoded = self.decode_node(node, body, mode)?;
+        strict::told_of_doubled(&self.gvk, decoded, doubled, mode)
     }
 
     /// 400: what has no field numbers is in no message.
@@ -141,20 +137,37 @@ impl CustomKind {
 
     /// As [`crate::strict::check`].
     pub fn check(&self, object: Value, mode: FieldValidation) -> Result<Decoded, String> {
-        self.typed(Node::from(object), mode)
+        self.typed(Node::from(object), &self.schema, mode)
     }
 
-    fn decode_node(&self, node: Node, mode: FieldValidation) -> ApiResult<Decoded> {
-        let kind = node
-            .get("kind")
-            .and_then(Node::as_str)
-            .filter(|kind| !kind.is_empty());
-        let kind = kind.unwrap_or(&self.gvk.kind).to_owned();
-        self.typed(node, mode)
-            .map_err(|error| strict::cannot_handle(&self.gvk, &kind, &self.gvk.version, &error))
+    fn decode_node(&self, node: Node, body: &[u8], mode: FieldValidation) -> ApiResult<Decoded> {
+        let kind = strict::kind_of(&self.gvk, &node, body, mode)?;
+        let version = match node.get("apiVersion") {
+            Some(Node::Null) => {
+                let error = ".apiVersion accessor error: <nil> is of the type <nil>, expected string";
+                return Err(strict::cannot_handle(&self.gvk, &kind, "", error));
+            }
+            version => version.and_then(Node::as_str).unwrap_or_default().to_owned(),
+        };
+        let named = Gvk::of(&version, &kind);
+        // Fields of another kind are not looked at. Of a version that the definition has not, none is known.
+        let schema = if named == self.gvk {
+            &self.schema
+        } else {
+            let other = named.group != self.gvk.group || named.kind != self.gvk.kind;
+            &Structural {
+                preserve_unknown: other,
+                ..Structural::default()
+            }
+        };
+        let decoded = self.typed(node, schema, mode);
+        let mut decoded =
+            decoded.map_err(|error| strict::cannot_handle(&self.gvk, &kind, &named.version, &error))?;
+        decoded.object["apiVersion"] = json!(version);
+        Ok(decoded)
     }
 
-    fn typed(&self, node: Node, mode: FieldValidation) -> Result<Decoded, String> {
+    fn typed(&self, node: Node, schema: &Structural, mode: FieldValidation) -> Result<Decoded, String> {
         let Node::Object(members) = node else {
             return Err(format!(
                 "json: cannot unmarshal {} into Go value of type map[string]interface {{}}",
@@ -172,7 +185,7 @@ impl CustomKind {
         if let Some(metadata) = metadata {
             object["metadata"] = decode_metadata(metadata, &mut found)?;
         }
-        structural::prune(&self.schema, &mut object, &mut found);
+        structural::prune(schema, &mut object, &mut found);
         let warnings = strict::strictness(found, mode)?;
         if object["apiVersion"].as_str().is_none_or(str::is_empty) {
             object["apiVersion"] = json!(strict::api_version(&self.gvk));
@@ -235,6 +248,7 @@ impl CustomKind {
         }
         errors.extend(validate::metadata(&self.gvk, object));
         errors.extend(validation::validate(&self.schema, object));
+        errors.extend(validation::validate_lists(&self.schema, object));
         self.evaluate(object, None, &mut errors);
         errors
     }
@@ -247,6 +261,7 @@ impl CustomKind {
         }
         errors.extend(validate::metadata_update(old, new));
         errors.extend(validation::validate(&self.schema, new));
+        self.new_in_lists(old, new, &mut errors);
         self.evaluate(new, Some(old), &mut errors);
         errors
     }
@@ -257,10 +272,17 @@ impl CustomKind {
         if !errors.is_empty() {
             return errors;
         }
-        errors.extend(validation::validate(&self.schema, new));
-        errors.retain(|error| error.field == "status" || error.field.starts_with("status."));
+        errors.extend(validation::validate_status(&self.schema, new));
+        self.new_in_lists(old, new, &mut errors);
         self.evaluate(new, Some(old), &mut errors);
         errors
+    }
+
+    /// What stands twice in lists stays allowed where it was stored before the schema forbade it.
+    fn new_in_lists(&self, old: &Value, new: &Value, errors: &mut Vec<FieldError>) {
+        if validation::validate_lists(&self.schema, old).is_empty() {
+            errors.extend(validation::validate_lists(&self.schema, new));
+        }
     }
 
     fn evaluate(&self, new: &Value, old: Option<&Value>, errors: &mut Vec<FieldError>) {

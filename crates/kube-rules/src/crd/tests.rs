@@ -68,24 +68,83 @@ fn what_the_schema_does_not_specify_is_pruned_and_named() {
 fn strict_refuses_unknown_and_duplicate_fields_also_in_metadata() {
     let cases = [
         (
-            r#"{"metadata":{"name":"a"},"spec":{"size":1,"size":2}}"#,
+            r#""metadata":{"name":"a"},"spec":{"size":1,"size":2}"#,
             r#"duplicate field "spec.size""#,
         ),
         (
-            r#"{"metadata":{"name":"a","x":1},"spec":{"size":1}}"#,
+            r#""metadata":{"name":"a","x":1},"spec":{"size":1}"#,
             r#"unknown field "metadata.x""#,
         ),
         (
-            r#"{"metadata":{"name":"a"},"spec":{"size":1},"top":1}"#,
+            r#""metadata":{"name":"a"},"spec":{"size":1},"top":1"#,
             r#"unknown field "top""#,
         ),
     ];
-    for (body, wanted) in cases {
-        let error = decode(body, FieldValidation::Strict).unwrap_err();
+    for (members, wanted) in cases {
+        let body = format!(r#"{{"apiVersion":"example.com/v1","kind":"Gear",{members}}}"#);
+        let error = decode(&body, FieldValidation::Strict).unwrap_err();
         let text =
             format!("Gear in version \"v1\" cannot be handled as a Gear: strict decoding error: {wanted}");
         assert_eq!((error.code, error.message), (400, text));
-        assert!(decode(body, FieldValidation::Ignore).unwrap().warnings.is_empty());
+        assert!(
+            decode(&body, FieldValidation::Ignore)
+                .unwrap()
+                .warnings
+                .is_empty()
+        );
+    }
+}
+
+#[rstest]
+#[case::no_kind(
+    "{}",
+    "the object provided is unrecognized (must be of type Gear): Object 'Kind' is missing in '{}' ({})"
+)]
+#[case::null(
+    "null",
+    "the object provided is unrecognized (must be of type Gear): Object 'Kind' is missing in 'null' (6e756c6c)"
+)]
+#[case::empty(
+    "",
+    "the object provided is unrecognized (must be of type Gear): Object 'Kind' is missing in '' (<empty>)"
+)]
+#[case::no_version(
+    "kind: Gear",
+    "the API version in the data () does not match the expected API version (example.com/v1)"
+)]
+#[case::null_as_version(
+    "{kind: X, apiVersion: null}",
+    "X in version \"\" cannot be handled as a Gear: .apiVersion accessor error: <nil> is of the type <nil>, expected string"
+)]
+#[case::other_version(
+    "{kind: Gear, apiVersion: example.com/v2}",
+    "the API version in the data (example.com/v2) does not match the expected API version (example.com/v1)"
+)]
+#[case::no_version_at_all(
+    "{kind: Gear, apiVersion: a/b/c}",
+    "the object provided is unrecognized (must be of type Gear): unexpected GroupVersion string: a/b/c ({kind: Gear, apiVersion: a/b/c ...)"
+)]
+fn a_body_says_its_kind_and_version(#[case] body: &str, #[case] wanted: &str) {
+    let decoded = kind().decode_yaml(body.as_bytes(), FieldValidation::Warn);
+    let accepted = decoded.and_then(|decoded| strict::version_is(&kind().gvk, &decoded.object));
+    let error = accepted.unwrap_err();
+    assert_eq!((error.code, error.message.as_str()), (400, wanted));
+}
+
+#[test]
+fn a_lenient_reader_shows_what_it_read_of_a_body_without_a_kind() {
+    for (body, read) in [
+        ("", "null"),
+        ("# c", "null"),
+        ("spec: {size: 1}", r#"{"spec":{"size":1}}"#),
+    ] {
+        let error = kind()
+            .decode_yaml(body.as_bytes(), FieldValidation::Ignore)
+            .unwrap_err();
+        let wanted = format!(
+            "Gear in version \"v1\" cannot be handled as a Gear: Object 'Kind' is missing in '{read}'"
+        );
+        assert_eq!(error.message, wanted);
     }
 }
 
@@ -432,4 +491,79 @@ fn custom_resources_satisfy_the_rules_of_their_schema(#[case] spec: Value, #[cas
         wrong.iter().filter(|text| !text.contains("immutable")).count(),
         "{on_create:?}"
     );
+}
+
+/// Items by keys, of which one has a default; what was stored twice before stays allowed.
+#[rstest]
+#[case::twice(json!([{"port": 1}, {"port": 1}]), &["[1] Duplicate value: {\"port\":1,\"protocol\":\"TCP\"}"])]
+#[case::three_times(json!([{"port": 1}, {"port": 1}, {"port": 1}]), &["[1] Duplicate value: {\"port\":1,\"protocol\":\"TCP\"}"])]
+#[case::a_key_of_one_is_missing(
+    json!([{"port": 1}, {}, {"port": 1}]),
+    &["[1].port Required value", "[2] Duplicate value: {\"port\":1,\"protocol\":\"TCP\"}"],
+)]
+#[case::null_and_missing_differ(
+    json!([{"port": null}, {}]),
+    &[
+        "[0].port Invalid value: \"null\": spec.ports[0].port in body must be of type integer: \"null\"",
+        "[1].port Required value",
+    ],
+)]
+#[case::null_is_an_item_without_keys(
+    json!([null, {"port": 1}]),
+    &["[0] Invalid value: \"null\": spec.ports[0] in body must be of type object: \"null\""],
+)]
+#[case::the_first_that_is_no_object(
+    json!(["a", 1, {"port": 1}, {"port": 1}]),
+    &[
+        "[0] Invalid value: \"string\": spec.ports[0] in body must be of type object: \"string\"",
+        "[1] Invalid value: \"integer\": spec.ports[1] in body must be of type object: \"integer\"",
+        "[0] Invalid value: \"a\": must be an object for an array of list-type map",
+    ],
+)]
+fn lists_of_type_map_hold_each_key_once(#[case] ports: Value, #[case] wanted: &[&str]) {
+    let mut definition = definition();
+    definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"]["ports"] = json!({
+        "type": "array", "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["port", "protocol"],
+        "items": {"type": "object", "required": ["port"], "properties": {
+            "port": {"type": "integer"}, "protocol": {"type": "string", "default": "TCP"}
+        }},
+    });
+    let kind = CustomKind::compile(&definition, "v1").unwrap();
+    let body = gear(json!({"size": 1, "ports": ports})).to_string();
+    let mut object = kind
+        .decode(body.as_bytes(), FieldValidation::Ignore)
+        .unwrap()
+        .object;
+    kind.apply_defaults(&mut object);
+    let found = |errors: Vec<FieldError>| -> Vec<String> {
+        let text =
+            |error: &FieldError| format!("{} {}", error.field.replace("spec.ports", ""), error.message);
+        errors.iter().map(text).collect()
+    };
+    assert_eq!(found(kind.validate_create(&object)), wanted);
+
+    let no_list = |text: &&&str| !text.contains("Duplicate") && !text.contains("list-type");
+    let stored: Vec<&str> = wanted.iter().filter(no_list).copied().collect();
+    assert_eq!(found(kind.validate_update(&object, &object)), stored);
+}
+
+#[rstest]
+#[case(json!(3), "status", "Invalid value: \"integer\":  in body must be of type object: \"integer\"")]
+#[case(
+    json!({"ready": "x"}),
+    "status.ready",
+    "Invalid value: \"string\": ready in body must be of type boolean: \"string\""
+)]
+fn a_status_is_told_of_by_itself(#[case] status: Value, #[case] field: &str, #[case] message: &str) {
+    let old = gear(json!({"size": 1}));
+    let mut new = old.clone();
+    // What is wrong beside the status was so before.
+    new["spec"]["size"] = json!("x");
+    new["status"] = status;
+    let errors = kind().validate_status_update(&old, &new);
+    let found: Vec<(&str, &str)> = errors
+        .iter()
+        .map(|error| (error.field.as_str(), error.message.as_str()))
+        .collect();
+    assert_eq!(found, [(field, message)]);
 }

@@ -4,6 +4,10 @@ use super::structural::{Structural, join};
 use crate::status::FieldError;
 use crate::time;
 use serde_json::Value;
+use std::collections::HashMap;
+
+/// Stands for the whole of what was sent.
+pub(super) const NO_FIELD: &str = "<nil>";
 
 /// What is wrong with an object.
 pub(super) fn validate(schema: &Structural, object: &Value) -> Vec<FieldError> {
@@ -57,7 +61,11 @@ fn at(schema: &Structural, value: &Value, path: &str, is_resource: bool, errors:
                     at(schema, item, &format!("{path}[{index}]"), schema.embedded, errors);
                 }
             }
-            list(schema, items, path, errors);
+            let twice = |(index, item): (usize, &Value)| items[..index].contains(item);
+            if schema.rules.unique && items.iter().enumerate().any(twice) {
+                let text = format!("Invalid value: null: {path} in body shouldn't contain duplicates");
+                push(errors, "FieldValueInvalid", path, text);
+            }
         }
         Value::String(text) => string(schema, text, path, errors),
         Value::Number(number) => {
@@ -82,7 +90,7 @@ fn unfit(schema: &Structural, path: &str, errors: &mut Vec<FieldError>) {
 
 fn push(errors: &mut Vec<FieldError>, reason: &'static str, field: &str, message: String) {
     let field = if field.is_empty() {
-        "<nil>".to_owned()
+        NO_FIELD.to_owned()
     } else {
         field.to_owned()
     };
@@ -151,7 +159,7 @@ fn type_error(schema: &Structural, value: &Value, path: &str) -> FieldError {
     FieldError {
         reason: "FieldValueTypeInvalid",
         field: if path.is_empty() {
-            "<nil>".to_owned()
+            NO_FIELD.to_owned()
         } else {
             path.to_owned()
         },
@@ -296,58 +304,85 @@ fn bounds(schema: &Structural, number: f64, shown: &str, path: &str, errors: &mu
     }
 }
 
-/// Sets and maps have no duplicates.
-fn list(schema: &Structural, items: &[Value], path: &str, errors: &mut Vec<FieldError>) {
-    if schema.rules.unique
-        && items
-            .iter()
-            .enumerate()
-            .any(|(index, item)| items[..index].contains(item))
-    {
-        push(
-            errors,
-            "FieldValueInvalid",
-            path,
-            format!("Invalid value: null: {path} in body shouldn't contain duplicates"),
-        );
+/// What is wrong with the status of an object, in messages that know the status alone.
+pub(super) fn validate_status(schema: &Structural, object: &Value) -> Vec<FieldError> {
+    let mut errors = Vec::new();
+    if let (Some(status), Some(schema)) = (object.get("status"), schema.member("status")) {
+        at(schema, status, "", false, &mut errors);
     }
-    let keys = &schema.rules.list_keys;
-    let identity = |item: &Value| -> Value {
-        if schema.rules.list_type == "map" {
-            keys.iter()
-                .map(|key| (key.clone(), item[key].clone()))
-                .collect::<serde_json::Map<_, _>>()
-                .into()
-        } else {
-            item.clone()
+    for error in &mut errors {
+        error.field = match error.field.as_str() {
+            NO_FIELD => "status".to_owned(),
+            field => join("status", field),
+        };
+    }
+    errors
+}
+
+/// What is there twice in a list of type set or map. An item that is there more often is told of once.
+pub(super) fn validate_lists(schema: &Structural, object: &Value) -> Vec<FieldError> {
+    let mut errors = Vec::new();
+    lists(schema, object, "", &mut errors);
+    errors
+}
+
+fn lists(schema: &Structural, value: &Value, path: &str, errors: &mut Vec<FieldError>) {
+    match value {
+        Value::Object(members) => {
+            for (name, member) in members {
+                if let Some(schema) = schema.member(name) {
+                    lists(schema, member, &join(path, name), errors);
+                }
+            }
         }
-    };
-    if !matches!(schema.rules.list_type.as_str(), "set" | "map") {
+        Value::Array(items) => {
+            match schema.rules.list_type.as_str() {
+                "set" => repeated(items.iter().cloned(), path, errors),
+                "map" => list_map(&schema.rules.list_keys, items, path, errors),
+                _ => {}
+            }
+            if let Some(schema) = &schema.items {
+                for (index, item) in items.iter().enumerate() {
+                    lists(schema, item, &format!("{path}[{index}]"), errors);
+                }
+            }
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+    }
+}
+
+/// Null stands for an item without any key.
+fn list_map(keys: &[String], items: &[Value], path: &str, errors: &mut Vec<FieldError>) {
+    let no_item = |(_, item): &(usize, &Value)| !item.is_object() && !item.is_null();
+    if let Some((index, item)) = items.iter().enumerate().find(no_item) {
+        let text = format!("Invalid value: {item}: must be an object for an array of list-type map");
+        push(errors, "FieldValueInvalid", &format!("{path}[{index}]"), text);
         return;
     }
-    let mut seen: Vec<Value> = Vec::new();
-    for (index, item) in items.iter().enumerate() {
-        if schema.rules.list_type == "map" && !item.is_object() {
-            push(
-                errors,
-                "FieldValueInvalid",
-                &format!("{path}[{index}]"),
-                format!("Invalid value: {item}: must be an object for an array of list-type map"),
-            );
-            continue;
-        }
-        let identity = identity(item);
-        // What is null is told of as what has no type, and not as what is there twice.
-        let has_null = keys.iter().any(|key| item.get(key).is_some_and(Value::is_null));
-        if !has_null && seen.contains(&identity) {
+    let identity = |item: &Value| -> Value {
+        let given = keys
+            .iter()
+            .filter_map(|key| Some((key.clone(), item.get(key)?.clone())));
+        Value::Object(given.collect())
+    };
+    repeated(items.iter().map(identity), path, errors);
+}
+
+fn repeated(identities: impl Iterator<Item = Value>, path: &str, errors: &mut Vec<FieldError>) {
+    let mut times: HashMap<String, usize> = HashMap::new();
+    for (index, identity) in identities.enumerate() {
+        let text = identity.to_string();
+        let message = format!("Duplicate value: {text}");
+        let times = times.entry(text).or_default();
+        *times += 1;
+        if *times == 2 {
             push(
                 errors,
                 "FieldValueDuplicate",
                 &format!("{path}[{index}]"),
-                format!("Duplicate value: {identity}"),
+                message,
             );
         }
-        seen.push(identity);
     }
 }
 

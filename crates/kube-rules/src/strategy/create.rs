@@ -70,7 +70,7 @@ pub(super) fn prepare(gvk: &Gvk, object: &mut Value) {
         }
         ("", "PersistentVolumeClaim") => {
             object["status"] = json!({"phase": "Pending"});
-            data_sources(&mut object["spec"]);
+            data_sources(&Value::Null, &mut object["spec"]);
             add_finalizer(object, "kubernetes.io/pvc-protection");
         }
         ("", "PersistentVolume") => {
@@ -100,8 +100,9 @@ pub(super) fn prepare(gvk: &Gvk, object: &mut Value) {
     }
 }
 
-/// What a claim is filled from stands in two fields, of which the older one knows claims and snapshots alone.
-fn data_sources(spec: &mut Value) {
+/// What a claim is filled from stands in two fields. A client that knows the older one alone has other
+/// values than claims and snapshots dropped from it, where the stored claim has no source either.
+fn data_sources(old: &Value, spec: &mut Value) {
     const OLD: &str = "dataSource";
     const NEW: &str = "dataSourceRef";
     let old_knows = |source: &Value| {
@@ -115,15 +116,17 @@ fn data_sources(spec: &mut Value) {
     };
     let get = |spec: &Value, name: &str| spec.get(name).filter(|source| !source.is_null()).cloned();
     // One of another namespace is behind a gate.
-    if get(spec, NEW).is_some_and(|source| source["namespace"].as_str().is_some_and(|it| !it.is_empty())) {
+    let elsewhere = |source: &Value| source["namespace"].as_str().is_some_and(|it| !it.is_empty());
+    if get(old, NEW).is_none() && get(spec, NEW).is_some_and(|source| elsewhere(&source)) {
         remove(spec, NEW);
     }
-    if get(spec, OLD).is_some_and(|source| !old_knows(&source)) {
+    let legacy = get(old, OLD).is_none() && get(old, NEW).is_none() && get(spec, NEW).is_none();
+    if legacy && get(spec, OLD).is_some_and(|source| !old_knows(&source)) {
         remove(spec, OLD);
     }
     match (get(spec, OLD), get(spec, NEW)) {
         (Some(source), None) => spec[NEW] = source,
-        (None, Some(mut source)) if source["namespace"].as_str().is_none_or(str::is_empty) => {
+        (None, Some(mut source)) if !elsewhere(&source) => {
             remove(&mut source, "namespace");
             spec[OLD] = source;
         }
@@ -157,7 +160,7 @@ pub(super) fn prepare_update(gvk: &Gvk, old: &Value, new: &mut Value) {
         }
         ("", "Node") => drop_node_configuration(new),
         ("discovery.k8s.io", "EndpointSlice") => drop_topology(new),
-        ("", "PersistentVolumeClaim") => data_sources(&mut new["spec"]),
+        ("", "PersistentVolumeClaim") => data_sources(&old["spec"], &mut new["spec"]),
         ("storage.k8s.io", "CSIDriver") if old["spec"].get(PREVENTS).is_none() => {
             remove(&mut new["spec"], PREVENTS);
         }

@@ -138,8 +138,12 @@ impl Parser<'_> {
     }
 
     fn unexpected(&self, context: &str) -> String {
+        // At the end Go tries a space, which most places take.
+        let takes_space = ["looking", "after object", "after array", "in string literal"];
+        let takes_space = takes_space.iter().any(|begin| context.starts_with(begin));
         match self.text[self.at..].chars().next() {
-            None => "unexpected end of JSON input".to_owned(),
+            None if takes_space => "unexpected end of JSON input".to_owned(),
+            None => format!("invalid character ' ' {context}"),
             Some('\'') => format!(r"invalid character '\'' {context}"),
             Some('"') => format!("invalid character '\"' {context}"),
             Some(other) if other.is_control() => {

@@ -41,7 +41,8 @@ pub struct Decoded {
     pub warnings: Vec<String>,
 }
 
-/// Decodes a JSON body into a built-in kind. A body without `kind` or `apiVersion` gets the expected ones.
+/// Decodes a JSON body into a built-in kind. A body without `kind` or `apiVersion` gets the expected ones;
+/// one of another version of the kind stays of that version, which is for [`version_is`] to refuse.
 pub fn decode(expected: &Gvk, body: &[u8], mode: FieldValidation) -> ApiResult<Decoded> {
     let node = parse_body(expected, body)?;
     decode_node(expected, node, mode)
@@ -65,16 +66,13 @@ pub fn decode_protobuf(expected: &Gvk, body: &[u8]) -> ApiResult<Decoded> {
         let cut = if kept.len() < body.len() { " ..." } else { "" };
         unrecognized(expected, &format!("{error} ({hex}{cut})"))
     })?;
-    let head = json!({"apiVersion": envelope.api_version, "kind": envelope.kind});
-    let decoded = check_kind(expected, &head).and_then(|()| {
-        let definition = known(expected)?;
+    let gvk = named(expected, &envelope.kind, &envelope.api_version);
+    let decoded = known(&gvk).and_then(|definition| {
         let object = protobuf::decode(definition, envelope.raw).map_err(|error| error.to_string())?;
-        typed(expected, Node::from(object), FieldValidation::Ignore)
+        let decoded = typed(&gvk, Node::from(object), FieldValidation::Ignore)?;
+        convertible(expected, &gvk).map(|()| decoded)
     });
-    decoded.map_err(|error| {
-        let (kind, version) = named(expected, &envelope.kind, &envelope.api_version);
-        cannot_handle(expected, kind, version, &error)
-    })
+    decoded.map_err(|error| cannot_handle(expected, &gvk.kind, &gvk.version, &error))
 }
 
 /// An object of a built-in kind with nothing in it, as Go encodes it; `None` for a kind that there is not.
@@ -93,13 +91,27 @@ pub fn nothing(gvk: &Gvk) -> Option<Value> {
     Some(nothing)
 }
 
-/// Kind and version that a body says it has, or the expected ones.
-fn named<'a>(expected: &'a Gvk, kind: &'a str, api_version: &'a str) -> (&'a str, &'a str) {
-    let version = match split_api_version(api_version).1 {
-        "" => &expected.version,
-        version => version,
-    };
-    (if kind.is_empty() { &expected.kind } else { kind }, version)
+/// What a body says it is, with what is expected where it says nothing.
+fn named(expected: &Gvk, kind: &str, api_version: &str) -> Gvk {
+    let kind = if kind.is_empty() { &expected.kind } else { kind };
+    let mut named = Gvk::of(api_version, kind);
+    if named.version.is_empty() && (named.group.is_empty() || named.group == expected.group) {
+        named.group.clone_from(&expected.group);
+        named.version.clone_from(&expected.version);
+    }
+    named
+}
+
+/// 400 for a decoded object that was sent to the path of another version.
+pub fn version_is(expected: &Gvk, object: &Value) -> ApiResult<()> {
+    let (group, version) = split_api_version(object["apiVersion"].as_str().unwrap_or_default());
+    let (found, wanted) = (group_version(group, version), api_version(expected));
+    if found == wanted {
+        return Ok(());
+    }
+    Err(ApiError::bad_request(format!(
+        "the API version in the data ({found}) does not match the expected API version ({wanted})"
+    )))
 }
 
 /// Checks and canonicalises an object that came out of a JSON or merge patch. The error is text for
@@ -115,26 +127,35 @@ pub fn check_map(expected: &Gvk, object: Value, mode: FieldValidation) -> Result
     typed_with(expected, Node::from(object), mode, decode::Findings::of_map())
 }
 
-/// Whether a body is JSON's `null`.
-pub(super) fn is_null(body: &[u8]) -> bool {
-    body.trim_ascii() == b"null"
-}
-
-/// 400 for a body that is null, of a kind that Go has no structure for.
-pub(super) fn without_kind(expected: &Gvk, body: &[u8], mode: FieldValidation) -> ApiError {
-    let error = "Object 'Kind' is missing in 'null'";
-    match mode {
-        FieldValidation::Ignore => cannot_handle(expected, &expected.kind, &expected.version, error),
-        FieldValidation::Warn | FieldValidation::Strict => {
-            unrecognized(expected, &format!("{error} ({})", shown(body)))
-        }
+/// The kind that a body names, of a kind that Go has no structure for.
+pub(super) fn kind_of(expected: &Gvk, node: &Node, body: &[u8], mode: FieldValidation) -> ApiResult<String> {
+    let kind = node.get("kind").and_then(Node::as_str).unwrap_or_default();
+    if !kind.is_empty() {
+        return Ok(kind.to_owned());
     }
+    let missing = |body: &str| format!("Object 'Kind' is missing in '{body}'");
+    let text = String::from_utf8_lossy(body);
+    Err(match (mode, json::parse(body).is_ok(), applied::document(body)) {
+        // A lenient reader has only what was read of YAML.
+        (FieldValidation::Ignore, false, Ok((read, _))) => cannot_handle(
+            expected,
+            &expected.kind,
+            &expected.version,
+            &missing(&read.to_string()),
+        ),
+        (FieldValidation::Ignore, ..) => {
+            cannot_handle(expected, &expected.kind, &expected.version, &missing(&text))
+        }
+        (FieldValidation::Warn | FieldValidation::Strict, ..) => {
+            unrecognized(expected, &format!("{} ({})", missing(&text), shown(body)))
+        }
+    })
 }
 
 /// A JSON body as a document; errors are those of upstream's recognition of kinds.
 pub(super) fn parse_body(expected: &Gvk, body: &[u8]) -> ApiResult<Node> {
     // Go decodes `null` to an object with nothing in it.
-    let node = if is_null(body) {
+    let node = if body.trim_ascii() == b"null" {
         Ok(Node::Object(Vec::new()))
     } else {
         json::parse(body)
@@ -190,6 +211,11 @@ fn meta_is_text(expected: &Gvk, node: Node, body: &[u8]) -> ApiResult<Node> {
             &format!("couldn't get version/kind; json parse error: {error} ({shown})"),
         ));
     }
+    let version = node.get("apiVersion").and_then(Node::as_str).unwrap_or_default();
+    if version.matches('/').count() > 1 {
+        let error = format!("unexpected GroupVersion string: {version} ({})", shown(body));
+        return Err(unrecognized(expected, &error));
+    }
     for name in ["apiVersion", "kind"] {
         if let Some(value) = node.get(name)
             && !matches!(value, Node::String(_) | Node::Null)
@@ -236,12 +262,13 @@ fn unrecognized(expected: &Gvk, error: &str) -> ApiError {
 
 fn decode_node(expected: &Gvk, node: Node, mode: FieldValidation) -> ApiResult<Decoded> {
     let text = |name: &str| node.get(name).and_then(Node::as_str).unwrap_or_default();
-    let (kind, version) = named(expected, text("kind"), text("apiVersion"));
-    let (kind, version) = (kind.to_owned(), version.to_owned());
-    let head = json!({"apiVersion": text("apiVersion"), "kind": text("kind")});
-    check_kind(expected, &head)
-        .and_then(|()| typed(expected, node, mode))
-        .map_err(|error| cannot_handle(expected, &kind, &version, &error))
+    let gvk = named(expected, text("kind"), text("apiVersion"));
+    let convertible = convertible(expected, &gvk);
+    // What is only strict is told of after the conversion.
+    let mode = convertible.as_ref().map_or(FieldValidation::Ignore, |()| mode);
+    typed(&gvk, node, mode)
+        .and_then(|decoded| convertible.map(|()| decoded))
+        .map_err(|error| cannot_handle(expected, &gvk.kind, &gvk.version, &error))
 }
 
 /// 400 as upstream words it for a body whose kind is known.
@@ -268,28 +295,31 @@ pub(super) fn decode_part(
 
 /// `apiVersion` and `kind` must be the expected ones, or absent.
 fn check_kind(expected: &Gvk, object: &Value) -> Result<(), String> {
-    let wanted = api_version(expected);
-    let api_version = object["apiVersion"]
-        .as_str()
-        .filter(|text| !text.is_empty())
-        .unwrap_or(&wanted);
-    let kind = object["kind"]
-        .as_str()
-        .filter(|text| !text.is_empty())
-        .unwrap_or(&expected.kind);
-    if api_version == wanted && kind == expected.kind {
+    let text = |name: &str| object[name].as_str().unwrap_or_default();
+    let gvk = named(expected, text("kind"), text("apiVersion"));
+    known(&gvk)?;
+    if gvk == *expected {
         return Ok(());
     }
-    let gvk = Gvk::of(api_version, kind);
-    if schema::kind(&gvk).is_none() {
-        return Err(not_registered(kind, api_version));
+    Err(unknown_conversion(expected, &gvk))
+}
+
+/// An object of another version of the expected kind becomes one of that kind.
+fn convertible(expected: &Gvk, gvk: &Gvk) -> Result<(), String> {
+    if gvk.kind == expected.kind && gvk.group == expected.group {
+        return Ok(());
     }
-    let version = gvk.version;
-    Err(format!(
-        "converting ({version}.{kind}) to ({}.{}): unknown conversion",
+    Err(unknown_conversion(expected, gvk))
+}
+
+fn unknown_conversion(expected: &Gvk, gvk: &Gvk) -> String {
+    format!(
+        "converting ({}.{}) to ({}.{}): unknown conversion",
+        gvk.version,
+        gvk.kind,
         internal_package(&expected.group),
         expected.kind
-    ))
+    )
 }
 
 /// Go package of the unversioned types of a group.

@@ -1,4 +1,5 @@
 use super::*;
+use rstest::rstest;
 
 fn gvk(group: &str, kind: &str) -> Gvk {
     Gvk {
@@ -53,9 +54,22 @@ fn go_words_malformed_json() {
             "invalid character '\"' after object key:value pair",
         ),
         ("{} x", "invalid character 'x' after top-level value"),
-        ("tru", "unexpected end of JSON input"),
+        ("tru", "invalid character ' ' in literal true (expecting 'e')"),
+        ("[", "unexpected end of JSON input"),
+        ("[1", "unexpected end of JSON input"),
+        (
+            "[1.",
+            "invalid character ' ' after decimal point in numeric literal",
+        ),
+        ("1e+", "invalid character ' ' in exponent of numeric literal"),
+        ("\"a", "unexpected end of JSON input"),
+        ("\"\\", "invalid character ' ' in string escape code"),
+        (
+            "\"\\u12",
+            "invalid character ' ' in \\u hexadecimal character escape",
+        ),
         ("trx", "invalid character 'x' in literal true (expecting 'u')"),
-        ("-", "unexpected end of JSON input"),
+        ("-", "invalid character ' ' in numeric literal"),
         (
             "1.x",
             "invalid character 'x' after decimal point in numeric literal",
@@ -499,4 +513,35 @@ mod random {
             }
         }
     }
+}
+
+#[rstest]
+#[case::group_alone("autoscaling/", None)]
+#[case::slash("/", None)]
+#[case::other_version(
+    "autoscaling/v1",
+    Some(
+        "the API version in the data (autoscaling/v1) does not match the expected API version (autoscaling/v2)"
+    )
+)]
+#[case::no_version_at_all(
+    "a/b/c",
+    Some(
+        "the object provided is unrecognized (must be of type HorizontalPodAutoscaler): unexpected GroupVersion string: a/b/c ({\"apiVersion\":\"a/b/c\"})"
+    )
+)]
+#[case::not_of_the_core(
+    "/v2",
+    Some(
+        "HorizontalPodAutoscaler in version \"v2\" cannot be handled as a HorizontalPodAutoscaler: no kind \"HorizontalPodAutoscaler\" is registered for version \"v2\" in scheme \"pkg/api/legacyscheme/scheme.go:30\""
+    )
+)]
+fn a_body_may_leave_out_its_version(#[case] version: &str, #[case] wanted: Option<&str>) {
+    let expected = Gvk::of("autoscaling/v2", "HorizontalPodAutoscaler");
+    let body = format!(r#"{{"apiVersion":"{version}"}}"#);
+    let decoded = decode(&expected, body.as_bytes(), FieldValidation::Strict);
+    let error = decoded
+        .and_then(|decoded| version_is(&expected, &decoded.object))
+        .err();
+    assert_eq!(error.map(|error| error.message).as_deref(), wanted);
 }

@@ -7,6 +7,7 @@ use crate::strategy::needs_health_port;
 use serde_json::{Value, json};
 
 pub(super) const PROTOCOLS: [&str; 3] = ["SCTP", "TCP", "UDP"];
+const ONLY_BALANCED: &str = "may only be used when `type` is 'LoadBalancer'";
 
 /// A service, new or changed. What it asks of the two families of addresses is [`families`].
 pub(super) fn service(object: &Value, errors: &mut Errors) {
@@ -281,29 +282,32 @@ fn taken_twice(spec: &Value, kind: &str, errors: &mut Errors) {
 
 /// What only a balancer has.
 fn balancer(spec: &Value, kind: &str, errors: &mut Errors) {
-    const ONLY: &str = "may only be used when `type` is 'LoadBalancer'";
     const RANGES: &str = "spec.LoadBalancerSourceRanges";
     let balanced = kind == "LoadBalancer";
     let mut ranges = items(spec, "loadBalancerSourceRanges").peekable();
     if ranges.peek().is_some() && !balanced {
-        errors.forbidden(RANGES, ONLY);
+        errors.forbidden(RANGES, ONLY_BALANCED);
     }
     for (index, range) in ranges {
         let text = range.as_str().unwrap_or_default().trim();
         address::range(text, &format!("{RANGES}[{index}]"), errors);
     }
     if has(spec, "allocateLoadBalancerNodePorts") && !balanced {
-        errors.forbidden("spec.allocateLoadBalancerNodePorts", ONLY);
+        errors.forbidden("spec.allocateLoadBalancerNodePorts", ONLY_BALANCED);
     }
     if balanced && !has(spec, "allocateLoadBalancerNodePorts") {
         errors.required("allocateLoadBalancerNodePorts", "");
     }
+    balancer_class(spec, balanced, errors);
+}
+
+fn balancer_class(spec: &Value, balanced: bool, errors: &mut Errors) {
     if has(spec, "loadBalancerClass") {
         let (field, class) = ("spec.loadBalancerClass", text(spec, "loadBalancerClass"));
         if balanced {
             errors.invalid_text(field, class, names::qualified(class));
         } else {
-            errors.forbidden(field, ONLY);
+            errors.forbidden(field, ONLY_BALANCED);
         }
     }
 }
@@ -402,6 +406,8 @@ pub(super) fn update(old: &Value, new: &Value, errors: &mut Errors) {
             "may not change once set",
         );
     }
+    // Upstream looks at the class on each update, and once more with the rest.
+    balancer_class(new, balanced(new), errors);
     if needs_health_port(old)
         && needs_health_port(new)
         && old["healthCheckNodePort"] != new["healthCheckNodePort"]

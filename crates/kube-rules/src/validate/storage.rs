@@ -52,7 +52,7 @@ pub(super) fn claim_spec(spec: &Value, path: &str, errors: &mut Errors) {
     if !source.is_null() && !text(reference, "namespace").is_empty() {
         errors.invalid(
             path,
-            &json!(format!("{path}.dataSource")),
+            &json!({}),
             "may not be specified when dataSourceRef.namespace is specified",
         );
     } else if !source.is_null() && !reference.is_null() {
@@ -60,11 +60,7 @@ pub(super) fn claim_spec(spec: &Value, path: &str, errors: &mut Errors) {
             .iter()
             .all(|name| source[*name] == reference[*name]);
         if !same {
-            errors.invalid(
-                path,
-                &json!(format!("{path}.dataSource")),
-                "must match dataSourceRef",
-            );
+            errors.invalid(path, &json!({}), "must match dataSourceRef");
         }
     }
     class(spec, "volumeAttributesClassName", path, errors);

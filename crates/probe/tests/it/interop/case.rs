@@ -151,8 +151,8 @@ impl Seen {
         };
         let mut received: Vec<String> = servers.received().iter().map(|text| plain(text)).collect();
         if matches!(case.handler, Handler::Grpc { .. }) {
-            // Go's library asks once more on a new connection after GOAWAY, and dials again after a second, a fifth
-            // more or less by chance. For ours the next period is soon enough.
+            // Go's library asks once more on a new connection after GOAWAY, and dials again after a second,
+            // a fifth more or less by chance. For ours the next period is soon enough.
             received.dedup();
         }
         Self {
