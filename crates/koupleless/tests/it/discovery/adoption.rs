@@ -116,7 +116,12 @@ async fn what_is_known_of_our_own_bases_is_recorded_in_their_nodes() {
     let (_api, client) = api().await;
     let (key, value) = nodes::annotation(&base("a"));
     leave(&client, "vnode.a.dev", json!({key: value}), "dev").await;
-    let mut replica = Replica::open(&client, fast(), true).await;
+    // What it says is written down later than it is said, and must not be forgotten before.
+    let settings = Settings {
+        gone: Duration::from_secs(600),
+        ..fast()
+    };
+    let mut replica = Replica::open(&client, settings, true).await;
     assert_eq!(replica.next().await.change, Change::Online);
     // It speaks from elsewhere once it has been silent.
     assert_eq!(replica.next_change().await, Change::Silent);
