@@ -33,6 +33,8 @@ static NO_MAP: LazyLock<Regex> = LazyLock::new(|| regex(r"(Invalid|Unsupported) 
 static KINDLESS: LazyLock<Regex> = LazyLock::new(|| regex(r"Object 'Kind' is missing in '\{.*\}'"));
 /// Where in Go's source the types are registered, which depends on how the server was built.
 static SCHEME: LazyLock<Regex> = LazyLock::new(|| regex(r#" in scheme "[^"]*""#));
+/// An address that was given by the server.
+static GIVEN: LazyLock<Regex> = LazyLock::new(|| regex(r#"Invalid value: "[\d.]+": expected an IPv"#));
 /// A version that stands in a text.
 static RECORDED: LazyLock<Regex> =
     LazyLock::new(|| regex(r"(ResourceVersion in (?:record|object meta))(?:: | \()\d+\)?"));
@@ -227,6 +229,7 @@ impl Numbers {
         let text = DUMP.replace_all(&text, "${1} value: {{any}}: ");
         let text = KINDLESS.replace_all(&text, "Object 'Kind' is missing in {{any}}");
         let text = SCHEME.replace_all(&text, " in scheme {{any}}");
+        let text = GIVEN.replace_all(&text, "Invalid value: {{any}}: expected an IPv");
         let text = RECORDED.replace_all(&text, "${1} {{rv}}");
         let text = CHANGES.replace_all(&text, "${1}");
         // The patched object, whose members stand in the order of a Go structure where the patch left them.

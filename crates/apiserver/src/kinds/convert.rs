@@ -105,13 +105,12 @@ fn autoscaler_to_v2(object: &mut Value) {
         {
             status.remove("currentReplicas");
         }
-        if let Some(current) = status.remove("currentCPUUtilizationPercentage") {
-            let current = json!({
-                "type": "Resource",
-                "resource": {"name": "cpu", "current": {"averageUtilization": current}},
-            });
-            status.insert("currentMetrics".to_owned(), json!([current]));
-        }
+        let current = status.remove("currentCPUUtilizationPercentage").map(|current| {
+            let current = json!({"name": "cpu", "current": {"averageUtilization": current}});
+            json!([{"type": "Resource", "resource": current}])
+        });
+        // The second form writes this always.
+        status.insert("currentMetrics".to_owned(), current.unwrap_or_default());
     }
 }
 
@@ -185,7 +184,10 @@ mod tests {
         });
         let stored = to_stored(first, object.clone());
         assert_eq!(stored["apiVersion"], "autoscaling/v2");
-        assert_eq!(stored["status"], json!({"desiredReplicas": 0}));
+        assert_eq!(
+            stored["status"],
+            json!({"currentMetrics": null, "desiredReplicas": 0})
+        );
         assert_eq!(*to_served(first, &Arc::new(stored)), object);
     }
 }

@@ -74,6 +74,7 @@ impl fmt::Display for Scalar {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.0 {
             Value::String(text) => f.write_str(&go_quote(text)),
+            Value::Null => f.write_str("null"),
             other => f.write_str(&go_print(other)),
         }
     }

@@ -23,6 +23,7 @@ use crate::validate;
 use columns::PrinterColumn;
 use jiff::Timestamp;
 use serde_json::{Value, json};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use structural::Structural;
 
@@ -58,6 +59,8 @@ pub struct CustomKind {
     /// Paths of the fields that field selectors may name (`selectableFields`).
     pub selectable_fields: Vec<String>,
     schema: Structural,
+    /// Of the other versions, by name.
+    others: BTreeMap<String, Structural>,
     document: Value,
     expressions: Option<Arc<expressions::Rules>>,
     columns: Vec<PrinterColumn>,
@@ -79,11 +82,12 @@ impl CustomKind {
             .find(|entry| entry["name"] == version)
             .ok_or_else(|| format!("the definition has no version {version:?}"))?;
         let document = entry["schema"]["openAPIV3Schema"].clone();
-        let schema = if document.is_null() {
-            Structural::anything()
-        } else {
-            Structural::parse(&document)?
+        let parse = |entry: &Value| match &entry["schema"]["openAPIV3Schema"] {
+            Value::Null => Ok(Structural::anything()),
+            document => Structural::parse(document),
         };
+        let others = versions.iter().filter(|other| other["name"] != version);
+        let others = others.map(|other| Ok((text(&other["name"]), parse(other)?)));
         let scale = &entry["subresources"]["scale"];
         let paths = entry["selectableFields"]
             .as_array()
@@ -108,7 +112,8 @@ impl CustomKind {
                 .filter_map(|field| field["jsonPath"].as_str())
                 .map(str::to_owned)
                 .collect(),
-            schema,
+            schema: parse(entry)?,
+            others: others.collect::<Result<_, String>>()?,
             expressions: expressions::compile(&document).map(Arc::new),
             document,
             columns: PrinterColumn::of_version(entry),
@@ -151,14 +156,13 @@ impl CustomKind {
         };
         let named = Gvk::of(&version, &kind);
         // Fields of another kind are not looked at. Of a version that the definition has not, none is known.
-        let schema = if named == self.gvk {
+        let (anything, nothing) = (Structural::anything(), Structural::default());
+        let schema = if named.group != self.gvk.group || named.kind != self.gvk.kind {
+            &anything
+        } else if named.version == self.gvk.version {
             &self.schema
         } else {
-            let other = named.group != self.gvk.group || named.kind != self.gvk.kind;
-            &Structural {
-                preserve_unknown: other,
-                ..Structural::default()
-            }
+            self.others.get(&named.version).unwrap_or(&nothing)
         };
         let decoded = self.typed(node, schema, mode);
         let mut decoded =

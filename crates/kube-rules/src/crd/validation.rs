@@ -147,14 +147,14 @@ fn type_error(schema: &Structural, value: &Value, path: &str) -> FieldError {
     } else {
         &schema.kind
     };
-    let mut found = type_name(value);
-    // A number is named as Go holds it where a format says how it is held.
-    let wanted = match schema.rules.format.as_str() {
-        format @ ("int32" | "int64") if value.is_number() => {
-            found = "float64";
-            format
-        }
-        _ => wanted,
+    // Where there is a format, what is neither text nor list is named as Go holds it.
+    let format = schema.rules.format.as_str();
+    let (wanted, found) = match value {
+        Value::Null | Value::String(_) | Value::Array(_) => (wanted, type_name(value)),
+        _ if format.is_empty() => (wanted, type_name(value)),
+        Value::Number(number) if number.is_f64() => (format, "float64"),
+        Value::Number(_) => (format, "int64"),
+        Value::Bool(_) | Value::Object(_) => (format, ""),
     };
     FieldError {
         reason: "FieldValueTypeInvalid",
