@@ -24,6 +24,21 @@ pub(crate) fn go_print(value: &Value) -> String {
     }
 }
 
+/// A value as JSON, as Go's `encoding/json` writes it for pages.
+pub(crate) fn go_json(value: &Value) -> String {
+    let mut shown = value.to_string();
+    for (from, to) in [
+        ('<', "\\u003c"),
+        ('>', "\\u003e"),
+        ('&', "\\u0026"),
+        ('\u{2028}', "\\u2028"),
+        ('\u{2029}', "\\u2029"),
+    ] {
+        shown = shown.replace(from, to);
+    }
+    shown
+}
+
 /// A text in quotes, as Go's `strconv.Quote` writes it.
 pub fn go_quote(text: &str) -> String {
     let mut out = String::with_capacity(text.len() + 2);

@@ -380,6 +380,8 @@ fn spoil_type(dice: &mut Dice, object: &mut Value) {
         ("apiVersion", json!("/")),
         ("apiVersion", json!("v1")),
         ("apiVersion", json!("a/b/c")),
+        ("apiVersion", json!("apps/")),
+        ("apiVersion", json!("events.k8s.io/v1")),
         ("apiVersion", json!(format!("{group}/"))),
         ("apiVersion", json!(format!("{group}/v1"))),
         ("apiVersion", json!(format!("{group}/v2"))),

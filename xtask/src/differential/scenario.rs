@@ -382,6 +382,10 @@ fn delete(dice: &mut Dice, kind: &Kind) -> Vec<Step> {
             json!({"dryRun": ["Some"]}),
             json!({"unknown": 1}),
             json!({"apiVersion": "v1", "kind": "Other"}),
+            json!({"apiVersion": "apps/", "kind": "DeleteOptions"}),
+            json!({"apiVersion": "a/b/c", "dryRun": "All"}),
+            json!({"gracePeriodSeconds": "1"}),
+            json!([]),
         ])
         .clone();
     let removal = Step::new("DELETE", kind.path()).with(body);

@@ -2,7 +2,7 @@
 
 use super::form::ACCEPTED;
 use evenkeel_kube_rules::status::{ApiError, ApiResult};
-use evenkeel_kube_rules::{protobuf, schema};
+use evenkeel_kube_rules::{protobuf, schema, strict};
 use serde_json::{Value, json};
 
 /// What a body is written in.
@@ -27,31 +27,19 @@ impl Syntax {
 
 /// Decodes `DeleteOptions`, which every kind has.
 pub(crate) fn delete_options(content_type: &str, body: &[u8]) -> ApiResult<Value> {
-    let decoded = match Syntax::of(content_type)? {
-        Syntax::Json => serde_json::from_slice(body).map_err(|error| error.to_string()),
-        Syntax::Yaml => serde_saphyr::from_slice(body).map_err(|error| error.to_string()),
-        Syntax::Protobuf => protobuf::open(body)
-            .and_then(|envelope| {
+    match Syntax::of(content_type)? {
+        Syntax::Json => strict::decode_delete_options(body, false),
+        Syntax::Yaml => strict::decode_delete_options(body, true),
+        Syntax::Protobuf => {
+            let text = protobuf::open(body).and_then(|envelope| {
                 let definition = schema::definition("io.k8s.apimachinery.pkg.apis.meta.v1.DeleteOptions");
                 definition.map_or(Ok(Value::Null), |definition| {
                     protobuf::decode(definition, envelope.raw)
                 })
-            })
-            .map_err(|error| error.to_string()),
-    };
-    let options =
-        decoded.map_err(|error| ApiError::bad_request(format!("cannot decode the request body: {error}")))?;
-    let kind = options["kind"].as_str().unwrap_or_default();
-    if !matches!(kind, "" | "DeleteOptions") {
-        let version = options["apiVersion"]
-            .as_str()
-            .filter(|version| !version.is_empty())
-            .unwrap_or("meta.k8s.io/v1");
-        return Err(ApiError::bad_request(format!(
-            "no kind {kind:?} is registered for version {version:?} in scheme \"pkg/runtime/scheme.go:111\""
-        )));
+            });
+            text.map_err(|error| ApiError::bad_request(format!("cannot decode the request body: {error}")))
+        }
     }
-    Ok(options)
 }
 
 /// Every object has metadata, be it empty.

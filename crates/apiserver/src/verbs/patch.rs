@@ -114,6 +114,16 @@ pub(crate) async fn patch(context: &Context, part: Part) -> ApiResult<Answer> {
         }
         fit_name(context, &mut new)?;
         check_version(context, &new)?;
+        if let Rules::Custom(kind) = &rules {
+            // Stored, it has the version of storage, and no trace of the one that the patch gave it.
+            let errors = kind.validate_type(&new);
+            if !errors.is_empty() {
+                let text = |name: &str| new[name].as_str().unwrap_or_default();
+                let named = Gvk::of(text("apiVersion"), text("kind"));
+                let name = &context.info.name;
+                return Err(ApiError::invalid(&named.group, &named.kind, name, errors));
+            }
+        }
         ownership::track(context, &options, Some(&old), &mut new)?;
         if let Some(answer) = replace(context, part, &stored, new, &options, "UpdateOptions").await? {
             return Ok(answer);

@@ -118,7 +118,11 @@ pub(super) fn add(
     let blocks = |error: &FieldError| {
         matches!(
             error.reason,
-            "FieldValueRequired" | "FieldValueTooLong" | "FieldValueTooMany" | "FieldValueTypeInvalid"
+            "FieldValueNotSupported"
+                | "FieldValueRequired"
+                | "FieldValueTooLong"
+                | "FieldValueTooMany"
+                | "FieldValueTypeInvalid"
         )
     };
     if errors.iter().any(blocks) {

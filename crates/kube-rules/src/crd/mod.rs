@@ -87,7 +87,8 @@ impl CustomKind {
             document => Structural::parse(document),
         };
         let others = versions.iter().filter(|other| other["name"] != version);
-        let others = others.map(|other| Ok((text(&other["name"]), parse(other)?)));
+        // One that does not compile serves nothing, and knows no field.
+        let others = others.filter_map(|other| Some((text(&other["name"]), parse(other).ok()?)));
         let scale = &entry["subresources"]["scale"];
         let paths = entry["selectableFields"]
             .as_array()
@@ -113,7 +114,7 @@ impl CustomKind {
                 .map(str::to_owned)
                 .collect(),
             schema: parse(entry)?,
-            others: others.collect::<Result<_, String>>()?,
+            others: others.collect(),
             expressions: expressions::compile(&document).map(Arc::new),
             document,
             columns: PrinterColumn::of_version(entry),
@@ -165,6 +166,10 @@ impl CustomKind {
             self.others.get(&named.version).unwrap_or(&nothing)
         };
         let decoded = self.typed(node, schema, mode);
+        if decoded.is_err() && named.version.is_empty() && mode == FieldValidation::Strict {
+            let error = "Object 'apiVersion' is missing in 'object has no apiVersion field'";
+            return Err(ApiError::bad_request(error));
+        }
         let mut decoded =
             decoded.map_err(|error| strict::cannot_handle(&self.gvk, &kind, &named.version, &error))?;
         decoded.object["apiVersion"] = json!(version);
@@ -172,20 +177,25 @@ impl CustomKind {
     }
 
     fn typed(&self, node: Node, schema: &Structural, mode: FieldValidation) -> Result<Decoded, String> {
-        let Node::Object(members) = node else {
+        let Node::Object(members) = &node else {
             return Err(format!(
                 "json: cannot unmarshal {} into Go value of type map[string]interface {{}}",
                 node.go_kind()
             ));
         };
+        if let Some(number) = node.out_of_range() {
+            return Err(format!(
+                "json: cannot unmarshal number {number} into Go value of type float64"
+            ));
+        }
         let mut found = Vec::new();
-        structural::duplicates(&members, "", &mut found);
-        let metadata = members
-            .iter()
-            .rev()
-            .find(|(name, _)| name == "metadata")
-            .map(|(_, node)| node.clone());
-        let mut object = Node::Object(members).into_value();
+        structural::duplicates(members, "", &mut found);
+        let metadata = node.get("metadata").map(|metadata| match metadata {
+            // Go reads it as metadata with nothing in them.
+            Node::Null => Node::Object(Vec::new()),
+            metadata => metadata.clone(),
+        });
+        let mut object = node.into_value();
         if let Some(metadata) = metadata {
             object["metadata"] = decode_metadata(metadata, &mut found)?;
         }
@@ -295,10 +305,11 @@ impl CustomKind {
         }
     }
 
-    fn validate_type(&self, object: &Value) -> Vec<FieldError> {
+    /// Whether an object says that it is of this kind, in this version.
+    pub fn validate_type(&self, object: &Value) -> Vec<FieldError> {
         let wanted = [
-            ("apiVersion", strict::api_version(&self.gvk)),
             ("kind", self.gvk.kind.clone()),
+            ("apiVersion", strict::api_version(&self.gvk)),
         ];
         wanted
             .iter()

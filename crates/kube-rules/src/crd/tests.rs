@@ -229,10 +229,10 @@ fn values_are_validated_with_upstreams_texts() {
             "Invalid value: \"int64\": spec.when in body must be of type date-time: \"int64\"",
         ),
         (
-            json!({"size": 1, "when": []}),
-            "spec.when",
-            "FieldValueTypeInvalid",
-            "Invalid value: \"array\": spec.when in body must be of type string: \"array\"",
+            json!({"size": 1, "tags": ["<", "<"]}),
+            "spec.tags[1]",
+            "FieldValueDuplicate",
+            "Duplicate value: \"\\u003c\"",
         ),
         (
             json!({"size": 1, "when": "yesterday"}),

@@ -1,6 +1,7 @@
 //! Values against a structural schema, with the texts of upstream's validation.
 
 use super::structural::{Structural, join};
+use crate::gofmt::{go_json, go_quote};
 use crate::status::FieldError;
 use crate::time;
 use serde_json::Value;
@@ -21,9 +22,16 @@ fn at(schema: &Structural, value: &Value, path: &str, is_resource: bool, errors:
         return;
     }
     if !has_type(schema, value) {
-        errors.push(type_error(schema, value, path));
+        // Where there is a format, upstream looks at what is in a list and not at the list.
+        let numeric = matches!(schema.kind.as_str(), "integer" | "number");
+        if numeric || schema.rules.format.is_empty() || !value.is_array() {
+            errors.push(type_error(schema, value, path));
+        }
         if value.is_number() && schema.kind == "integer" {
             unfit(schema, path, errors);
+        }
+        if !(value.is_null() || numeric && value.is_number()) {
+            allowed(schema, value, path, errors);
         }
         return;
     }
@@ -172,7 +180,11 @@ fn allowed(schema: &Structural, value: &Value, path: &str, errors: &mut Vec<Fiel
     if allowed.is_empty() || allowed.contains(value) {
         return;
     }
-    let known: Vec<String> = allowed.iter().map(ToString::to_string).collect();
+    let known = allowed.iter().map(|one| match one {
+        Value::String(text) => go_quote(text),
+        other => go_quote(&other.to_string()),
+    });
+    let known: Vec<String> = known.collect();
     let message = format!(
         "Unsupported value: {value}: supported values: {}",
         known.join(", ")
@@ -371,7 +383,7 @@ fn list_map(keys: &[String], items: &[Value], path: &str, errors: &mut Vec<Field
 fn repeated(identities: impl Iterator<Item = Value>, path: &str, errors: &mut Vec<FieldError>) {
     let mut times: HashMap<String, usize> = HashMap::new();
     for (index, identity) in identities.enumerate() {
-        let text = identity.to_string();
+        let text = go_json(&identity);
         let message = format!("Duplicate value: {text}");
         let times = times.entry(text).or_default();
         *times += 1;

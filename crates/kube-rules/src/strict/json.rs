@@ -53,6 +53,16 @@ impl Node {
         }
     }
 
+    /// The first number in it that no float holds.
+    pub(crate) fn out_of_range(&self) -> Option<&str> {
+        match self {
+            Node::Number(text) => text.parse::<f64>().is_ok_and(f64::is_infinite).then_some(text),
+            Node::Array(items) => items.iter().find_map(Self::out_of_range),
+            Node::Object(members) => members.iter().find_map(|(_, node)| node.out_of_range()),
+            Node::Null | Node::Bool(_) | Node::String(_) => None,
+        }
+    }
+
     /// The plain value; of duplicates the last one wins.
     pub(crate) fn into_value(self) -> Value {
         match self {

@@ -45,13 +45,13 @@ pub struct Decoded {
 /// one of another version of the kind stays of that version, which is for [`version_is`] to refuse.
 pub fn decode(expected: &Gvk, body: &[u8], mode: FieldValidation) -> ApiResult<Decoded> {
     let node = parse_body(expected, body)?;
-    decode_node(expected, node, mode)
+    decode_node(expected, node, body, mode)
 }
 
 /// The same for a YAML body.
 pub fn decode_yaml(expected: &Gvk, body: &[u8], mode: FieldValidation) -> ApiResult<Decoded> {
     let (node, doubled) = parse_yaml(expected, body)?;
-    told_of_doubled(expected, decode_node(expected, node, mode)?, doubled, mode)
+    told_of_doubled(expected, decode_node(expected, node, body, mode)?, doubled, mode)
 }
 
 /// The same for a body in Kubernetes' protobuf encoding. It names no fields, so none is unknown or duplicate.
@@ -91,6 +91,9 @@ pub fn nothing(gvk: &Gvk) -> Option<Value> {
     Some(nothing)
 }
 
+/// The version in which clients sent evictions before `policy/v1`, with the same fields.
+const OLD_EVICTION: &str = "policy/v1beta1";
+
 /// What a body says it is, with what is expected where it says nothing.
 fn named(expected: &Gvk, kind: &str, api_version: &str) -> Gvk {
     let kind = if kind.is_empty() { &expected.kind } else { kind };
@@ -106,7 +109,7 @@ fn named(expected: &Gvk, kind: &str, api_version: &str) -> Gvk {
 pub fn version_is(expected: &Gvk, object: &Value) -> ApiResult<()> {
     let (group, version) = split_api_version(object["apiVersion"].as_str().unwrap_or_default());
     let (found, wanted) = (group_version(group, version), api_version(expected));
-    if found == wanted {
+    if found == wanted || expected.kind == "Eviction" && found == OLD_EVICTION {
         return Ok(());
     }
     Err(ApiError::bad_request(format!(
@@ -135,49 +138,76 @@ pub(super) fn kind_of(expected: &Gvk, node: &Node, body: &[u8], mode: FieldValid
     }
     let missing = |body: &str| format!("Object 'Kind' is missing in '{body}'");
     let text = String::from_utf8_lossy(body);
-    Err(match (mode, json::parse(body).is_ok(), applied::document(body)) {
-        // A lenient reader has only what was read of YAML.
-        (FieldValidation::Ignore, false, Ok((read, _))) => cannot_handle(
+    if mode != FieldValidation::Ignore {
+        return Err(unrecognized(
             expected,
-            &expected.kind,
-            &expected.version,
-            &missing(&read.to_string()),
-        ),
-        (FieldValidation::Ignore, ..) => {
-            cannot_handle(expected, &expected.kind, &expected.version, &missing(&text))
-        }
-        (FieldValidation::Warn | FieldValidation::Strict, ..) => {
-            unrecognized(expected, &format!("{} ({})", missing(&text), shown(body)))
-        }
-    })
+            &format!("{} ({})", missing(&text), shown(body)),
+        ));
+    }
+    let version = node.get("apiVersion").and_then(Node::as_str).unwrap_or_default();
+    let version = named(expected, "", version).version;
+    // A lenient reader has only what was read of YAML.
+    let error = match (json::parse(body), applied::document(body)) {
+        (Err(_), Ok((read, _))) => missing(&read.to_string()),
+        _ => missing(&text),
+    };
+    Err(cannot_handle(expected, &expected.kind, &version, &error))
 }
 
 /// A JSON body as a document; errors are those of upstream's recognition of kinds.
 pub(super) fn parse_body(expected: &Gvk, body: &[u8]) -> ApiResult<Node> {
-    // Go decodes `null` to an object with nothing in it.
-    let node = if body.trim_ascii() == b"null" {
-        Ok(Node::Object(Vec::new()))
-    } else {
-        json::parse(body)
-    };
-    let node = node.map_err(|error| {
-        unrecognized(
-            expected,
-            &format!(
-                "couldn't get version/kind; json parse error: {error} ({})",
-                shown(body)
-            ),
-        )
-    })?;
-    meta_is_text(expected, node, body)
+    read_json(body).map_err(|error| unrecognized(expected, &format!("{error} ({})", shown(body))))
 }
 
 /// A YAML body as a document, and what is said of a key that stands in it twice.
 pub(super) fn parse_yaml(expected: &Gvk, body: &[u8]) -> ApiResult<(Node, Option<String>)> {
-    let (value, doubled) = applied::document(body)
-        .map_err(|error| unrecognized(expected, &format!("{error} ({})", shown(body))))?;
-    let value = if value.is_null() { json!({}) } else { value };
-    Ok((meta_is_text(expected, Node::from(value), body)?, doubled))
+    read_yaml(body).map_err(|error| unrecognized(expected, &format!("{error} ({})", shown(body))))
+}
+
+fn read_json(body: &[u8]) -> Result<Node, String> {
+    // Go decodes `null` to an object with nothing in it.
+    let node = if body.trim_ascii() == b"null" {
+        Node::Object(Vec::new())
+    } else {
+        json::parse(body).map_err(|error| format!("couldn't get version/kind; json parse error: {error}"))?
+    };
+    head_is_text(&node)?;
+    Ok(node)
+}
+
+fn read_yaml(body: &[u8]) -> Result<(Node, Option<String>), String> {
+    let (value, doubled) = applied::document(body)?;
+    let node = Node::from(if value.is_null() { json!({}) } else { value });
+    head_is_text(&node)?;
+    Ok((node, doubled))
+}
+
+/// Decodes the body of a deletion, which every kind has.
+pub fn decode_delete_options(body: &[u8], is_yaml: bool) -> ApiResult<Value> {
+    let expected = Gvk::of("meta.k8s.io/v1", "DeleteOptions");
+    let read = || {
+        let node = if is_yaml {
+            read_yaml(body)?.0
+        } else {
+            read_json(body)?
+        };
+        let text = |name: &str| node.get(name).and_then(Node::as_str).unwrap_or_default();
+        let named = named(&expected, text("kind"), text("apiVersion"));
+        if named.version.is_empty() {
+            let body = String::from_utf8_lossy(body);
+            return Err(format!("Object 'apiVersion' is missing in '{body}'"));
+        }
+        if named.kind != expected.kind {
+            let (kind, version) = (named.kind.as_str(), api_version(&named));
+            return Err(format!(
+                "no kind {kind:?} is registered for version {version:?} in scheme \"pkg/runtime/scheme.go:111\""
+            ));
+        }
+        let definition = schema::definition("io.k8s.apimachinery.pkg.apis.meta.v1.DeleteOptions");
+        let definition = definition.ok_or("there is no schema of DeleteOptions")?;
+        decode_part(definition, node).map(|(options, _)| options)
+    };
+    read().map_err(ApiError::bad_request)
 }
 
 /// A YAML body in which a key stands twice is refused, warned of, or taken as it is.
@@ -198,40 +228,26 @@ pub(super) fn told_of_doubled(
     Ok(decoded)
 }
 
-fn meta_is_text(expected: &Gvk, node: Node, body: &[u8]) -> ApiResult<Node> {
+fn head_is_text(node: &Node) -> Result<(), String> {
     const INTO: &str = r#"struct { APIVersion string "json:\"apiVersion,omitempty\""; Kind string "json:\"kind,omitempty\"" }"#;
+    let unread = |node: &Node, into: &str| {
+        let kind = node.go_kind();
+        format!("couldn't get version/kind; json parse error: json: cannot unmarshal {kind} into Go {into}")
+    };
     if !matches!(node, Node::Object(_)) {
-        let shown = shown(body);
-        let error = format!(
-            "json: cannot unmarshal {} into Go value of type {INTO}",
-            node.go_kind()
-        );
-        return Err(unrecognized(
-            expected,
-            &format!("couldn't get version/kind; json parse error: {error} ({shown})"),
-        ));
+        return Err(unread(node, &format!("value of type {INTO}")));
+    }
+    for name in ["apiVersion", "kind"] {
+        match node.get(name) {
+            None | Some(Node::String(_) | Node::Null) => {}
+            Some(value) => return Err(unread(value, &format!("struct field .{name} of type string"))),
+        }
     }
     let version = node.get("apiVersion").and_then(Node::as_str).unwrap_or_default();
     if version.matches('/').count() > 1 {
-        let error = format!("unexpected GroupVersion string: {version} ({})", shown(body));
-        return Err(unrecognized(expected, &error));
+        return Err(format!("unexpected GroupVersion string: {version}"));
     }
-    for name in ["apiVersion", "kind"] {
-        if let Some(value) = node.get(name)
-            && !matches!(value, Node::String(_) | Node::Null)
-        {
-            let error = format!(
-                "json: cannot unmarshal {} into Go struct field .{name} of type string",
-                value.go_kind()
-            );
-            let shown = shown(body);
-            return Err(unrecognized(
-                expected,
-                &format!("couldn't get version/kind; json parse error: {error} ({shown})"),
-            ));
-        }
-    }
-    Ok(node)
+    Ok(())
 }
 
 fn hex(bytes: &[u8]) -> String {
@@ -260,9 +276,16 @@ fn unrecognized(expected: &Gvk, error: &str) -> ApiError {
     ))
 }
 
-fn decode_node(expected: &Gvk, node: Node, mode: FieldValidation) -> ApiResult<Decoded> {
+fn decode_node(expected: &Gvk, node: Node, body: &[u8], mode: FieldValidation) -> ApiResult<Decoded> {
     let text = |name: &str| node.get(name).and_then(Node::as_str).unwrap_or_default();
     let gvk = named(expected, text("kind"), text("apiVersion"));
+    if gvk.version.is_empty() {
+        let error = format!(
+            "Object 'apiVersion' is missing in '{}'",
+            String::from_utf8_lossy(body)
+        );
+        return Err(cannot_handle(expected, &gvk.kind, "", &error));
+    }
     let convertible = convertible(expected, &gvk);
     // What is only strict is told of after the conversion.
     let mode = convertible.as_ref().map_or(FieldValidation::Ignore, |()| mode);
@@ -306,7 +329,8 @@ fn check_kind(expected: &Gvk, object: &Value) -> Result<(), String> {
 
 /// An object of another version of the expected kind becomes one of that kind.
 fn convertible(expected: &Gvk, gvk: &Gvk) -> Result<(), String> {
-    if gvk.kind == expected.kind && gvk.group == expected.group {
+    let package = |gvk: &Gvk| internal_package(&gvk.group).to_owned();
+    if gvk.kind == expected.kind && package(gvk) == package(expected) {
         return Ok(());
     }
     Err(unknown_conversion(expected, gvk))
@@ -324,7 +348,8 @@ fn unknown_conversion(expected: &Gvk, gvk: &Gvk) -> String {
 
 /// Go package of the unversioned types of a group.
 fn internal_package(group: &str) -> &str {
-    if group.is_empty() {
+    // Events of both groups are the core's.
+    if group.is_empty() || group == "events.k8s.io" {
         "core"
     } else {
         group.split('.').next().unwrap_or(group)
@@ -337,7 +362,13 @@ pub(super) fn api_version(gvk: &Gvk) -> String {
 }
 
 fn known(expected: &Gvk) -> Result<&'static Definition, String> {
-    schema::kind(expected).ok_or_else(|| not_registered(&expected.kind, &api_version(expected)))
+    let version = api_version(expected);
+    let found = if expected.kind == "Eviction" && version == OLD_EVICTION {
+        schema::kind(&Gvk::of("policy/v1", "Eviction"))
+    } else {
+        schema::kind(expected)
+    };
+    found.ok_or_else(|| not_registered(&expected.kind, &version))
 }
 
 fn not_registered(kind: &str, api_version: &str) -> String {
@@ -357,7 +388,15 @@ fn typed_with(
     mut findings: decode::Findings,
 ) -> Result<Decoded, String> {
     let definition = known(expected)?;
+    let managers = node
+        .get("metadata")
+        .and_then(|metadata| metadata.get("managedFields"));
+    let resets = matches!(managers, Some(Node::Array(list)) if list.is_empty());
     let mut object = decode::decode(definition, node, &mut findings);
+    if resets {
+        // An empty list, which is dropped here, resets the managers as one empty manager does.
+        object["metadata"]["managedFields"] = json!([{}]);
+    }
     if let Some(error) = findings.error() {
         return Err(error);
     }

@@ -543,3 +543,73 @@ fn a_body_may_leave_out_its_version() {
         );
     }
 }
+
+#[test]
+fn options_of_a_deletion_have_types() {
+    let refused = |body: &str| decode_delete_options(body.as_bytes(), false).map_err(|error| error.message);
+    for (body, wanted) in [
+        (
+            r#"{"dryRun":"All"}"#,
+            "json: cannot unmarshal string into Go struct field DeleteOptions.dryRun of type []string",
+        ),
+        (
+            "{\"gracePeriodSeconds\":1.5}",
+            "json: cannot unmarshal number 1.5 into Go struct field DeleteOptions.gracePeriodSeconds of type int64",
+        ),
+        (
+            "tru",
+            "couldn't get version/kind; json parse error: invalid character ' ' in literal true (expecting 'e')",
+        ),
+        (
+            r#"{"apiVersion":"/","kind":"Other"}"#,
+            "no kind \"Other\" is registered for version \"meta.k8s.io/v1\" in scheme \"pkg/runtime/scheme.go:111\"",
+        ),
+        (
+            r#"{"apiVersion":"apps/"}"#,
+            "Object 'apiVersion' is missing in '{\"apiVersion\":\"apps/\"}'",
+        ),
+        (
+            r#"{"apiVersion":"a/b/c"}"#,
+            "unexpected GroupVersion string: a/b/c",
+        ),
+    ] {
+        assert_eq!(refused(body), Err(wanted.to_owned()), "{body}");
+    }
+    let options = refused(r#"{"apiVersion":"apps/v1","gracePeriodSeconds":5,"unknown":1}"#);
+    assert_eq!(
+        options,
+        Ok(json!({"apiVersion": "apps/v1", "gracePeriodSeconds": 5}))
+    );
+}
+
+#[test]
+fn an_empty_list_of_managers_resets_them() {
+    let config = |managers: &str| format!(r#"{{"metadata":{{"managedFields":{managers}}}}}"#);
+    for (managers, wanted) in [("[]", json!([{}])), ("[{}]", json!([{}])), ("null", json!(null))] {
+        let decoded = decode(
+            &gvk("", "ConfigMap"),
+            config(managers).as_bytes(),
+            FieldValidation::Strict,
+        );
+        assert_eq!(
+            decoded.unwrap().object["metadata"]["managedFields"],
+            wanted,
+            "{managers}"
+        );
+    }
+}
+
+#[test]
+fn evictions_come_in_two_versions() {
+    let expected = Gvk::of("policy/v1", "Eviction");
+    for (version, accepted) in [
+        ("policy/v1", true),
+        ("policy/v1beta1", true),
+        ("policy/v1alpha1", false),
+    ] {
+        let body = format!(r#"{{"apiVersion":"{version}","kind":"Eviction","metadata":{{"name":"p"}}}}"#);
+        let decoded = decode(&expected, body.as_bytes(), FieldValidation::Strict);
+        let read = decoded.and_then(|decoded| version_is(&expected, &decoded.object));
+        assert_eq!(read.is_ok(), accepted, "{version}");
+    }
+}

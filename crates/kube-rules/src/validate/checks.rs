@@ -1,7 +1,7 @@
 //! Checks of single members that pods and their templates share.
 
 use super::errors::{Errors, has, text};
-use crate::gofmt::go_quote;
+use crate::gofmt::{go_json, go_quote};
 use crate::status::FieldError;
 use evenkeel_kube_values::Quantity;
 use regex::Regex;
@@ -18,10 +18,7 @@ impl Errors {
 
     /// The same of a text behind a pointer, which upstream writes as JSON for pages.
     pub(super) fn bad_pointer(&mut self, field: &str, text: &str, detail: &str) {
-        let mut shown = json!(text).to_string();
-        for (from, to) in [('<', "\\u003c"), ('>', "\\u003e"), ('&', "\\u0026")] {
-            shown = shown.replace(from, to);
-        }
+        let shown = go_json(&json!(text));
         self.list.push(FieldError {
             reason: "FieldValueInvalid",
             field: field.to_owned(),
