@@ -148,6 +148,24 @@ const KNOWN: &[Known] = &[
         reason: MAP_ORDER,
     },
     Known {
+        kinds: &[""],
+        patterns: &["cause: order"],
+        holds: "\"unknownField\"",
+        reason: MAP_ORDER,
+    },
+    Known {
+        kinds: &["diff.example.com/"],
+        patterns: &["/metadata/resourceVersion differs"],
+        holds: "\"finalizers\":[]",
+        reason: EMPTY_LIST,
+    },
+    Known {
+        kinds: &["v1 Service"],
+        patterns: &["cause missing: spec.ports[*].nodePort: Duplicate value"],
+        holds: "",
+        reason: "Kubernetes gives node ports to a Service before it looks for ports that are there twice",
+    },
+    Known {
         kinds: &["apps/v1 StatefulSet"],
         patterns: &[
             "cause missing: spec.template.spec.volumes[*]",
@@ -241,7 +259,7 @@ const KNOWN: &[Known] = &[
     Known {
         kinds: &["admissionregistration.k8s.io/v1 "],
         patterns: &["cause "],
-        holds: "\"expression\":\"é\"",
+        holds: ":\"é\"",
         reason: "Kubernetes' parser of CEL marks the place of an error with wide signs where the text has wide letters",
     },
     Known {

@@ -19,7 +19,7 @@ static DUMP: LazyLock<Regex> =
     LazyLock::new(|| regex(r"(Invalid|Duplicate|Unsupported) value: [{\[][^\n]*?[}\]]: "));
 static PATCHED: LazyLock<Regex> = LazyLock::new(|| {
     regex(
-        r#"^(.*)Invalid value: "[{\[m].*": (json: |unable |strict decoding |quantities |parsing time |cannot |illegal |error decoding |Object )"#,
+        r#"^(.*)Invalid value: "[{\[m].*": (json: |unable |strict decoding |quantities |parsing time |cannot |illegal |error decoding |Object |no kind )"#,
     )
 });
 /// What follows is a listing of the differences of two Go structures.
@@ -30,7 +30,8 @@ static CHANGES: LazyLock<Regex> = LazyLock::new(|| {
 });
 /// A map that was sent empty is kept by Go's structures and not by canonical JSON.
 static NO_MAP: LazyLock<Regex> = LazyLock::new(|| regex(r"(Invalid|Unsupported) value: (?:null|\{\}): "));
-static KINDLESS: LazyLock<Regex> = LazyLock::new(|| regex(r"Object 'Kind' is missing in '\{.*\}'"));
+static KINDLESS: LazyLock<Regex> =
+    LazyLock::new(|| regex(r"Object '(Kind|apiVersion)' is missing in '\{.*\}'"));
 /// Where in Go's source the types are registered, which depends on how the server was built.
 static SCHEME: LazyLock<Regex> = LazyLock::new(|| regex(r#" in scheme "[^"]*""#));
 /// An address that was given by the server.
@@ -227,7 +228,7 @@ impl Numbers {
         let text = NO_MAP.replace_all(&text, "${1} value: {{none}}: ");
         // Upstream dumps its internal structures, whose members are named and ordered otherwise.
         let text = DUMP.replace_all(&text, "${1} value: {{any}}: ");
-        let text = KINDLESS.replace_all(&text, "Object 'Kind' is missing in {{any}}");
+        let text = KINDLESS.replace_all(&text, "Object '${1}' is missing in {{any}}");
         let text = SCHEME.replace_all(&text, " in scheme {{any}}");
         let text = GIVEN.replace_all(&text, "Invalid value: {{any}}: expected an IPv");
         let text = RECORDED.replace_all(&text, "${1} {{rv}}");

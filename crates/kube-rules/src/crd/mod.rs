@@ -170,8 +170,12 @@ impl CustomKind {
             let error = "Object 'apiVersion' is missing in 'object has no apiVersion field'";
             return Err(ApiError::bad_request(error));
         }
-        let mut decoded =
-            decoded.map_err(|error| strict::cannot_handle(&self.gvk, &kind, &named.version, &error))?;
+        let mut decoded = decoded.map_err(|error| {
+            // What is only strict is told of once the body counts as what it says it is.
+            let is_strict = error.starts_with("strict decoding error");
+            let expected = if is_strict { &named } else { &self.gvk };
+            strict::cannot_handle(expected, &kind, &named.version, &error)
+        })?;
         decoded.object["apiVersion"] = json!(version);
         Ok(decoded)
     }

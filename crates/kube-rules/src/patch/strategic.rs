@@ -243,6 +243,14 @@ fn merge_list(
             None => merged.extend(without_directives(Value::Object(item))),
         }
     }
+    // To put them into order, upstream looks at the key of each, also of those that were there before.
+    let unkeyed = merged
+        .iter()
+        .filter_map(Value::as_object)
+        .find(|item| !item.contains_key(key));
+    if let Some(item) = unkeyed {
+        return Err(no_merge_key(item, None, key));
+    }
     Ok(arrange(merged, &order, &before, key))
 }
 

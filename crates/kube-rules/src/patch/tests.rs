@@ -249,6 +249,15 @@ fn atomic_lists_are_replaced_and_owners_merge_by_uid() {
 }
 
 #[test]
+fn items_that_were_there_without_a_key_are_put_into_no_order() {
+    let original = json!({"secrets": [{}]});
+    let gvk = Gvk::of("v1", "ServiceAccount");
+    let error = strategic_merge_patch(&gvk, &original, br#"{"secrets":[{"name":"b"}]}"#).unwrap_err();
+    let wanted = "map: map[] does not contain declared merge key: name";
+    assert_eq!((error.code, error.message.as_str()), (500, wanted));
+}
+
+#[test]
 fn strategic_patches_that_fail() {
     let object = pod(json!({"containers": [{"name": "a"}]}));
     for (patch, code, text) in [
