@@ -197,6 +197,12 @@ const KNOWN: &[Known] = &[
     },
     Known {
         kinds: &[""],
+        patterns: &["/items differs"],
+        holds: "resourceVersion=0",
+        reason: "Kubernetes lists from a cache, which may be late, where any state will do",
+    },
+    Known {
+        kinds: &[""],
         patterns: &["/metadata/selfLink missing"],
         holds: "dryRun=All",
         reason: "Kubernetes takes a selfLink out when it stores an object, which a dry run does not",
