@@ -9,8 +9,8 @@ pub(super) struct Known {
     kinds: &'static [&'static str],
     /// How the pattern of the difference begins, in one of these ways.
     patterns: &'static [&'static str],
-    /// What a request of the case has to hold.
-    holds: &'static str,
+    /// What a request of the case has to hold, one of these.
+    holds: &'static [&'static str],
     /// Why it stays.
     pub(super) reason: &'static str,
 }
@@ -24,10 +24,6 @@ const EMPTY_LIST: &str =
     "Kubernetes tells a list or map that was sent empty from none until it stores the object";
 const FIRST_FAULT: &str =
     "of several values that do not fit, Kubernetes names the first in the order of its Go structure";
-const WEBHOOKS: &[&str] = &[
-    "admissionregistration.k8s.io/v1 MutatingWebhookConfiguration",
-    "admissionregistration.k8s.io/v1 ValidatingWebhookConfiguration",
-];
 /// Stands for a request that creates an object without a name.
 const NO_NAME: &str = "(no name)";
 /// A Service without a name.
@@ -38,14 +34,14 @@ const KNOWN: &[Known] = &[
     Known {
         kinds: &["v1 PersistentVolumeClaim"],
         patterns: &["/metadata/resourceVersion differs"],
-        holds: "",
+        holds: &[""],
         reason: "Kubernetes stores a claim without the default of its phase and adds that on reading, so that the first \
                  write that changes nothing is one that it stores",
     },
     Known {
         kinds: &["diff.example.com/"],
         patterns: &["/metadata/resourceVersion differs"],
-        holds: "\"labels\":",
+        holds: &["\"labels\":"],
         reason: "Kubernetes stores nulls and empty maps in the metadata of a custom resource, so that the next write that changes \
                  nothing is one that it stores",
     },
@@ -56,19 +52,19 @@ const KNOWN: &[Known] = &[
             "/*/object/rules differs",
             "/items/*/rules differs",
         ],
-        holds: "aggregationRule",
+        holds: &["aggregationRule"],
         reason: AGGREGATED,
     },
     Known {
         kinds: &["v1 Service"],
         patterns: &["cause missing: spec.clusterIPs: Invalid value: {}: failed to allocate IP: IPAddress"],
-        holds: "",
+        holds: &[""],
         reason: NAMELESS,
     },
     Known {
         kinds: &["v1 Service"],
         patterns: &["cause extra: "],
-        holds: NO_NAME,
+        holds: &[NO_NAME],
         reason: NAMELESS,
     },
     Known {
@@ -78,31 +74,31 @@ const KNOWN: &[Known] = &[
             "networking.k8s.io/v1 NetworkPolicy",
         ],
         patterns: &["/metadata/"],
-        holds: "[]",
+        holds: &["[]"],
         reason: EMPTY_LIST,
     },
     Known {
         kinds: &["discovery.k8s.io/v1 EndpointSlice"],
         patterns: &["/metadata/"],
-        holds: "deprecatedTopology",
+        holds: &["deprecatedTopology"],
         reason: "Kubernetes counts a field that it drops as a change of an EndpointSlice",
     },
     Known {
         kinds: &["v1 Namespace"],
         patterns: &["/metadata/finalizers"],
-        holds: "",
+        holds: &[""],
         reason: MAP_ORDER,
     },
     Known {
         kinds: &["autoscaling/v2 "],
         patterns: &["/metadata/"],
-        holds: "\"0.5\"",
+        holds: &["\"0.5\""],
         reason: WRITTEN_OTHERWISE,
     },
     Known {
         kinds: &["apps/v1 StatefulSet"],
         patterns: &["/metadata/"],
-        holds: "\"2000m\"",
+        holds: &["\"2000m\""],
         reason: WRITTEN_OTHERWISE,
     },
     Known {
@@ -111,19 +107,19 @@ const KNOWN: &[Known] = &[
             "status: 422 binaryData: Forbidden: field is immutable",
             "cause missing: binaryData: Forbidden: field is immutable",
         ],
-        holds: "{}",
+        holds: &["{}"],
         reason: EMPTY_MAP,
     },
     Known {
         kinds: &["v1 Secret"],
         patterns: &["/metadata/resourceVersion differs"],
-        holds: "{\"k\":null}",
+        holds: &["{\"k\":null}"],
         reason: EMPTY_MAP,
     },
     Known {
         kinds: &["storage.k8s.io/v1 CSINode"],
         patterns: &[""],
-        holds: "\"$patch\":\"",
+        holds: &["\"$patch\":\"delete\""],
         reason: "Kubernetes adds an item of a list with its directives where there is nothing to merge it with",
     },
     Known {
@@ -132,37 +128,31 @@ const KNOWN: &[Known] = &[
             "cause missing: spec.behavior.scale",
             "status: 422 spec.behavior.scale",
         ],
-        holds: "\"policies\":[]",
+        holds: &["\"policies\":[]"],
         reason: EMPTY_LIST,
     },
     Known {
         kinds: &["v1 LimitRange", "autoscaling/"],
         patterns: &["cause: order"],
-        holds: "",
+        holds: &[""],
         reason: MAP_ORDER,
     },
     Known {
         kinds: &[""],
         patterns: &["cause: order"],
-        holds: "\"Bad Key!\"",
-        reason: MAP_ORDER,
-    },
-    Known {
-        kinds: &[""],
-        patterns: &["cause: order"],
-        holds: "\"unknownField\"",
+        holds: &["\"Bad Key!\"", "\"unknownField\""],
         reason: MAP_ORDER,
     },
     Known {
         kinds: &["diff.example.com/"],
         patterns: &["/metadata/resourceVersion differs"],
-        holds: "\"finalizers\":[]",
+        holds: &["\"finalizers\":[]"],
         reason: EMPTY_LIST,
     },
     Known {
         kinds: &["v1 Service"],
         patterns: &["cause missing: spec.ports[*].nodePort: Duplicate value"],
-        holds: "",
+        holds: &[""],
         reason: "Kubernetes gives node ports to a Service before it looks for ports that are there twice",
     },
     Known {
@@ -171,19 +161,16 @@ const KNOWN: &[Known] = &[
             "cause missing: spec.template.spec.volumes[*]",
             "cause extra: spec.template.spec.volumes[*]",
         ],
-        holds: "\"volumeClaimTemplates\"",
+        holds: &["\"volumeClaimTemplates\""],
         reason: MAP_ORDER,
     },
     Known {
-        kinds: WEBHOOKS,
+        kinds: &[
+            "admissionregistration.k8s.io/v1 MutatingWebhookConfiguration",
+            "admissionregistration.k8s.io/v1 ValidatingWebhookConfiguration",
+        ],
         patterns: &["/metadata/"],
-        holds: "[]",
-        reason: EMPTY_LIST,
-    },
-    Known {
-        kinds: WEBHOOKS,
-        patterns: &["/metadata/"],
-        holds: "\"matchLabels\":{}",
+        holds: &["[]", "\"matchLabels\":{}"],
         reason: EMPTY_LIST,
     },
     Known {
@@ -192,37 +179,37 @@ const KNOWN: &[Known] = &[
             "cause missing: patch: Invalid value: Q: unrecognized type",
             "cause extra: patch: Invalid value: Q: unrecognized type",
         ],
-        holds: "\"$patch\":\"",
+        holds: &["\"$patch\":\""],
         reason: "Kubernetes shows a patch without the directives that it has followed by then",
     },
     Known {
         kinds: &[""],
         patterns: &["/items differs"],
-        holds: "resourceVersion=0",
+        holds: &["resourceVersion=0"],
         reason: "Kubernetes lists from a cache, which may be late, where any state will do",
     },
     Known {
         kinds: &[""],
         patterns: &["/metadata/selfLink missing"],
-        holds: "dryRun=All",
+        holds: &["dryRun=All"],
         reason: "Kubernetes takes a selfLink out when it stores an object, which a dry run does not",
     },
     Known {
         kinds: &["v1 Service"],
         patterns: &["cause missing: spec.", "cause extra: spec.", "status: 422 spec."],
-        holds: "/status",
+        holds: &["/status"],
         reason: "Kubernetes creates a Service that is put to /status, and forgets to give it addresses and ports",
     },
     Known {
         kinds: &[""],
         patterns: &["/message differs"],
-        holds: "unknownField",
+        holds: &["unknownField"],
         reason: MAP_ORDER,
     },
     Known {
         kinds: &["diff.example.com/"],
         patterns: &["/message differs: QTCPQ / QTCPQ", "cause: order"],
-        holds: "",
+        holds: &[""],
         reason: MAP_ORDER,
     },
     Known {
@@ -231,19 +218,19 @@ const KNOWN: &[Known] = &[
             "cause missing: patch: Invalid value: {}: json: cannot unmarshal",
             "cause extra: patch: Invalid value: {}: json: cannot unmarshal",
         ],
-        holds: "\"op\":\"move\"",
+        holds: &["\"op\":\"move\""],
         reason: FIRST_FAULT,
     },
     Known {
         kinds: &[""],
         patterns: &["/message differs"],
-        holds: "(application/yaml)",
+        holds: &["(application/yaml)"],
         reason: "errors of YAML are worded by another library",
     },
     Known {
         kinds: &["batch/v1 Job"],
         patterns: &["/metadata/resourceVersion differs"],
-        holds: "",
+        holds: &[""],
         reason: "Kubernetes stores a job without labels without those of its template and adds them on reading, so that the \
                  first write that changes nothing is one that it stores",
     },
@@ -253,25 +240,25 @@ const KNOWN: &[Known] = &[
             "status: 422 spec.validations[*].expression: Invalid value: Q: must evaluate to bool",
             "cause missing: spec.validations[*].expression: Invalid value: Q: must evaluate to bool",
         ],
-        holds: "",
+        holds: &[""],
         reason: "the types of CEL expressions are not checked",
     },
     Known {
         kinds: &["autoscaling/v1 HorizontalPodAutoscaler"],
         patterns: &["/metadata/"],
-        holds: "currentCPUUtilizationPercentage",
+        holds: &["currentCPUUtilizationPercentage"],
         reason: "Kubernetes shows the status of an autoscaler in annotations of version 1, beside its fields",
     },
     Known {
         kinds: &["admissionregistration.k8s.io/v1 "],
         patterns: &["cause "],
-        holds: ":\"é\"",
+        holds: &[":\"é\""],
         reason: "Kubernetes' parser of CEL marks the place of an error with wide signs where the text has wide letters",
     },
     Known {
         kinds: &["networking.k8s.io/v1 NetworkPolicy"],
         patterns: &["/metadata/generation differs"],
-        holds: "null",
+        holds: &["null"],
         reason: "Kubernetes counts a map that became empty in place of none as a change of a NetworkPolicy",
     },
 ];
@@ -285,8 +272,9 @@ pub(super) fn find(case: &Case, difference: &Difference) -> Option<&'static Know
                 .iter()
                 .any(|begin| difference.pattern.starts_with(begin))
             && case.steps.iter().any(|step| {
-                let nameless = known.holds == NO_NAME && is_nameless(step);
-                nameless || step.to_string().contains(known.holds)
+                let text = step.to_string();
+                let holds = |holds: &&str| text.contains(holds) || *holds == NO_NAME && is_nameless(step);
+                known.holds.iter().any(holds)
             })
     })
 }

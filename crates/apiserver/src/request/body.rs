@@ -2,7 +2,7 @@
 
 use super::form::ACCEPTED;
 use evenkeel_kube_rules::status::{ApiError, ApiResult};
-use evenkeel_kube_rules::{protobuf, schema, strict};
+use evenkeel_kube_rules::{protobuf, strict};
 use serde_json::{Value, json};
 
 /// What a body is written in.
@@ -30,15 +30,7 @@ pub(crate) fn delete_options(content_type: &str, body: &[u8]) -> ApiResult<Value
     match Syntax::of(content_type)? {
         Syntax::Json => strict::decode_delete_options(body, false),
         Syntax::Yaml => strict::decode_delete_options(body, true),
-        Syntax::Protobuf => {
-            let text = protobuf::open(body).and_then(|envelope| {
-                let definition = schema::definition("io.k8s.apimachinery.pkg.apis.meta.v1.DeleteOptions");
-                definition.map_or(Ok(Value::Null), |definition| {
-                    protobuf::decode(definition, envelope.raw)
-                })
-            });
-            text.map_err(|error| ApiError::bad_request(format!("cannot decode the request body: {error}")))
-        }
+        Syntax::Protobuf => strict::decode_delete_options_protobuf(body),
     }
 }
 

@@ -10,7 +10,7 @@ use crate::request::query::{WriteOptions, check_patch};
 use evenkeel_kube_rules::gvk::Gvk;
 use evenkeel_kube_rules::patch;
 use evenkeel_kube_rules::status::{ApiError, ApiResult};
-use evenkeel_kube_rules::strict::FieldValidation;
+use evenkeel_kube_rules::strict::{self, FieldValidation};
 use serde_json::{Value, json};
 
 /// Times that a patch is applied anew after somebody else's write; upstream's number.
@@ -146,7 +146,7 @@ fn named(context: &Context, patched: &Value, mode: FieldValidation) -> ApiResult
         };
     }
     if lacks(patched, "kind") {
-        let text = format!("Object 'Kind' is missing in '{patched}'");
+        let text = strict::missing("Kind", patched);
         return Err(patch::undecodable(patched, &text));
     }
     Ok(())
@@ -154,7 +154,7 @@ fn named(context: &Context, patched: &Value, mode: FieldValidation) -> ApiResult
 
 /// What is said of a custom resource without a version, once its other fields are read.
 fn no_version() -> ApiError {
-    let why = "Object 'apiVersion' is missing in 'object has no apiVersion field'";
+    let why = strict::no_version();
     let mut error = ApiError::internal(format!("Internal error occurred: {why}"));
     error.details = json!({"causes": [{"message": why}]});
     error

@@ -167,8 +167,7 @@ impl CustomKind {
         };
         let decoded = self.typed(node, schema, mode);
         if decoded.is_err() && named.version.is_empty() && mode == FieldValidation::Strict {
-            let error = "Object 'apiVersion' is missing in 'object has no apiVersion field'";
-            return Err(ApiError::bad_request(error));
+            return Err(ApiError::bad_request(strict::no_version()));
         }
         let mut decoded = decoded.map_err(|error| {
             // What is only strict is told of once the body counts as what it says it is.

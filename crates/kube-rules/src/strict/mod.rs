@@ -130,13 +130,23 @@ pub fn check_map(expected: &Gvk, object: Value, mode: FieldValidation) -> Result
     typed_with(expected, Node::from(object), mode, decode::Findings::of_map())
 }
 
+/// What is said of a text without its kind or version.
+pub fn missing(what: &str, text: impl std::fmt::Display) -> String {
+    format!("Object '{what}' is missing in '{text}'")
+}
+
+/// What is said of an object without a version.
+pub fn no_version() -> String {
+    missing("apiVersion", "object has no apiVersion field")
+}
+
 /// The kind that a body names, of a kind that Go has no structure for.
 pub(super) fn kind_of(expected: &Gvk, node: &Node, body: &[u8], mode: FieldValidation) -> ApiResult<String> {
     let kind = node.get("kind").and_then(Node::as_str).unwrap_or_default();
     if !kind.is_empty() {
         return Ok(kind.to_owned());
     }
-    let missing = |body: &str| format!("Object 'Kind' is missing in '{body}'");
+    let missing = |body: &str| missing("Kind", body);
     let text = String::from_utf8_lossy(body);
     if mode != FieldValidation::Ignore {
         return Err(unrecognized(
@@ -194,20 +204,28 @@ pub fn decode_delete_options(body: &[u8], is_yaml: bool) -> ApiResult<Value> {
         let text = |name: &str| node.get(name).and_then(Node::as_str).unwrap_or_default();
         let named = named(&expected, text("kind"), text("apiVersion"));
         if named.version.is_empty() {
-            let body = String::from_utf8_lossy(body);
-            return Err(format!("Object 'apiVersion' is missing in '{body}'"));
+            return Err(missing("apiVersion", String::from_utf8_lossy(body)));
         }
         if named.kind != expected.kind {
-            let (kind, version) = (named.kind.as_str(), api_version(&named));
-            return Err(format!(
-                "no kind {kind:?} is registered for version {version:?} in scheme \"pkg/runtime/scheme.go:111\""
-            ));
+            return Err(not_registered(&named, "pkg/runtime/scheme.go:111"));
         }
-        let definition = schema::definition("io.k8s.apimachinery.pkg.apis.meta.v1.DeleteOptions");
-        let definition = definition.ok_or("there is no schema of DeleteOptions")?;
-        decode_part(definition, node).map(|(options, _)| options)
+        decode_part(delete_options()?, node).map(|(options, _)| options)
     };
     read().map_err(ApiError::bad_request)
+}
+
+/// The same in protobuf.
+pub fn decode_delete_options_protobuf(body: &[u8]) -> ApiResult<Value> {
+    let read = || {
+        let envelope = protobuf::open(body).map_err(|error| error.to_string())?;
+        protobuf::decode(delete_options()?, envelope.raw).map_err(|error| error.to_string())
+    };
+    read().map_err(|error| ApiError::bad_request(format!("cannot decode the request body: {error}")))
+}
+
+fn delete_options() -> Result<&'static Definition, String> {
+    let definition = schema::definition("io.k8s.apimachinery.pkg.apis.meta.v1.DeleteOptions");
+    definition.ok_or_else(|| "there is no schema of DeleteOptions".to_owned())
 }
 
 /// A YAML body in which a key stands twice is refused, warned of, or taken as it is.
@@ -280,10 +298,7 @@ fn decode_node(expected: &Gvk, node: Node, body: &[u8], mode: FieldValidation) -
     let text = |name: &str| node.get(name).and_then(Node::as_str).unwrap_or_default();
     let gvk = named(expected, text("kind"), text("apiVersion"));
     if gvk.version.is_empty() {
-        let error = format!(
-            "Object 'apiVersion' is missing in '{}'",
-            String::from_utf8_lossy(body)
-        );
+        let error = missing("apiVersion", String::from_utf8_lossy(body));
         return Err(cannot_handle(expected, &gvk.kind, "", &error));
     }
     let convertible = convertible(expected, &gvk);
@@ -329,8 +344,7 @@ fn check_kind(expected: &Gvk, object: &Value) -> Result<(), String> {
 
 /// An object of another version of the expected kind becomes one of that kind.
 fn convertible(expected: &Gvk, gvk: &Gvk) -> Result<(), String> {
-    let package = |gvk: &Gvk| internal_package(&gvk.group).to_owned();
-    if gvk.kind == expected.kind && package(gvk) == package(expected) {
+    if gvk.kind == expected.kind && internal_package(&gvk.group) == internal_package(&expected.group) {
         return Ok(());
     }
     Err(unknown_conversion(expected, gvk))
@@ -362,19 +376,18 @@ pub(super) fn api_version(gvk: &Gvk) -> String {
 }
 
 fn known(expected: &Gvk) -> Result<&'static Definition, String> {
-    let version = api_version(expected);
-    let found = if expected.kind == "Eviction" && version == OLD_EVICTION {
+    let found = if expected.kind == "Eviction" && api_version(expected) == OLD_EVICTION {
         schema::kind(&Gvk::of("policy/v1", "Eviction"))
     } else {
         schema::kind(expected)
     };
-    found.ok_or_else(|| not_registered(&expected.kind, &version))
+    found.ok_or_else(|| not_registered(expected, "pkg/api/legacyscheme/scheme.go:30"))
 }
 
-fn not_registered(kind: &str, api_version: &str) -> String {
-    format!(
-        "no kind {kind:?} is registered for version {api_version:?} in scheme \"pkg/api/legacyscheme/scheme.go:30\""
-    )
+/// `scheme` is where Go's table of types is.
+fn not_registered(gvk: &Gvk, scheme: &str) -> String {
+    let (kind, version) = (&gvk.kind, api_version(gvk));
+    format!("no kind {kind:?} is registered for version {version:?} in scheme {scheme:?}")
 }
 
 fn typed(expected: &Gvk, node: Node, mode: FieldValidation) -> Result<Decoded, String> {
