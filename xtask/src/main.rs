@@ -32,7 +32,7 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Writes deploy/crds.yaml and deploy/koupleless.yaml
+    /// Writes the CRDs, the rights of Koupleless, the kustomize base and the Helm chart under deploy/
     GenManifests {
         /// Change nothing; fail if a file is out of date
         #[arg(long)]

@@ -175,10 +175,10 @@ impl Agent {
                 source,
             }
         };
-        let socket = UdpSocket::bind(args.listen)
+        let socket = UdpSocket::bind(settings.listen)
             .await
-            .map_err(bind("--listen", args.listen))?;
-        let admin = match args.admin {
+            .map_err(bind("--listen", settings.listen))?;
+        let admin = match settings.admin {
             Some(address) => Some(
                 TcpListener::bind(address)
                     .await
@@ -518,14 +518,12 @@ fn serve_admin(
     let admin = Admin::new("agent");
     let metrics = Metrics::register(&admin);
     let admitted = admitted.clone();
+    // An agent that has nothing to do is ready: a roll-out does not wait for it.
     admin.ready("roster", move || {
-        if admitted.load(Ordering::Relaxed) {
+        if admitted.load(Ordering::Relaxed) || kept_out.borrow().is_some() {
             return Ok(());
         }
-        Err(match &*kept_out.borrow() {
-            Some(why) => format!("this node can be in no roster: {why}"),
-            None => "this node is in no roster that the agent knows".to_owned(),
-        })
+        Err("this node is in no roster that the agent knows".to_owned())
     });
     if let Some(listener) = listener {
         parts.start_fallible(

@@ -5,12 +5,12 @@ use crate::own_file::who_else_writes;
 use clap::{Args, Subcommand};
 use evenkeel_api::names;
 use evenkeel_election::Config;
-use evenkeel_election::flags::{Defaults, FlagError, LeaderElectArgs};
+use evenkeel_election::flags::{Candidacy, Defaults, FlagError, LeaderElectArgs};
 use evenkeel_net::client::ClientArgs;
 use evenkeel_net::duration;
 use evenkeel_settings::{Configured, Settings as Configurable, SettingsError, Source};
 use evenkeel_zone::keys::PublicKey;
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -59,11 +59,15 @@ pub struct RunArgs {
     /// Name of the Node this agent runs on.
     #[arg(long, env = "NODE_NAME", value_name = "NAME")]
     pub node: Option<String>,
-    /// UDP address to listen on.
+    /// Namespace that Evenkeel is installed in, for the Leases of cells.
+    #[arg(long, value_name = "NAME", default_value = names::NAMESPACE, value_parser = names::parse_namespace)]
+    pub namespace: String,
+    /// UDP address to listen on. Where --advertise has an IPv6 address, 0.0.0.0 stands for all IPv6
+    /// addresses.
     #[arg(long, value_name = "IP:PORT", default_value = "0.0.0.0:7959")]
     pub listen: SocketAddr,
-    /// UDP address that peers use; the listening address if that names one.
-    #[arg(long, value_name = "IP:PORT")]
+    /// UDP address that peers use; the listening address if that names one. Without a port, that of --listen.
+    #[arg(long, value_name = "IP[:PORT]", value_parser = parse_advertise)]
     pub advertise: Option<SocketAddr>,
     /// Private key of this agent, as `evenkeel agent keygen` writes it; made where there is none. Nobody else
     /// may read it.
@@ -120,9 +124,10 @@ pub struct RunArgs {
     /// As SuperEdge's flag: parameters of the kubelet check.
     #[arg(long, value_name = "PARAMETERS", visible_alias = "kubeletauthplugin")]
     pub kubelet_auth_plugin: Option<String>,
-    /// Address of the health, readiness and metrics endpoints; without it there are none.
-    #[arg(long, value_name = "IP:PORT")]
-    pub admin: Option<SocketAddr>,
+    /// Address of the health, readiness and metrics endpoints; without it there are none. A port alone is one
+    /// at the advertised address.
+    #[arg(long, value_name = "[IP:]PORT", value_parser = parse_admin)]
+    pub admin: Option<AdminFlag>,
     /// Whether and how to stand for the zone's Lease, which names the agent that writes the zone's reports.
     #[command(flatten)]
     pub leader_elect: LeaderElectArgs,
@@ -138,6 +143,15 @@ pub enum KubeletFlag {
     At(SocketAddr),
     /// There is none that could be checked.
     None,
+}
+
+/// Where the admin endpoints are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AdminFlag {
+    /// At this address.
+    At(SocketAddr),
+    /// At this port of the advertised address.
+    Port(u16),
 }
 
 /// Fields of the file that a running agent takes over.
@@ -156,8 +170,12 @@ pub(crate) const RELOADED: [&str; 7] = [
 pub struct Settings {
     /// Name of the Node.
     pub node: String,
+    /// Where the agent listens for datagrams.
+    pub listen: SocketAddr,
     /// Where peers send their datagrams.
     pub advertise: SocketAddr,
+    /// Where the admin endpoints are served.
+    pub admin: Option<SocketAddr>,
     /// Address to make checks from; `None`: the system's choice.
     pub source: Option<IpAddr>,
     /// The node's own kubelet.
@@ -176,7 +194,7 @@ pub struct Settings {
     pub checks: Checks,
     /// How to stand for the zone's Lease, as an identity that begins with this one; `None`: report without
     /// it, whenever the zone's ranking says so.
-    pub election: Option<Config>,
+    pub election: Option<Candidacy>,
 }
 
 /// A setting that makes no sense. The message names it.
@@ -235,10 +253,21 @@ impl RunArgs {
             .ok_or(ArgsError::Node)?;
         let specific = Some(self.listen.ip()).filter(|ip| !ip.is_unspecified());
         let advertise = match (self.advertise, specific) {
+            (Some(address), _) if address.port() == 0 => SocketAddr::new(address.ip(), self.listen.port()),
             (Some(address), _) => address,
             (None, Some(_)) => self.listen,
             (None, None) => return Err(ArgsError::Advertise(self.listen)),
         };
+        let listen = match (self.listen, advertise) {
+            (SocketAddr::V4(listen), SocketAddr::V6(_)) if listen.ip().is_unspecified() => {
+                SocketAddr::from((Ipv6Addr::UNSPECIFIED, listen.port()))
+            }
+            (listen, _) => listen,
+        };
+        let admin = self.admin.map(|admin| match admin {
+            AdminFlag::At(address) => address,
+            AdminFlag::Port(port) => SocketAddr::new(advertise.ip(), port),
+        });
         let kubelet = match self.kubelet {
             Some(KubeletFlag::At(address)) => Some(address),
             Some(KubeletFlag::None) => None,
@@ -250,7 +279,9 @@ impl RunArgs {
         let beside = kubelet.map(|kubelet| SocketAddr::new(advertise.ip(), kubelet.port()));
         Ok(Settings {
             node,
+            listen,
             advertise,
+            admin,
             source: specific,
             kubelet,
             kubelet_assumed: self.kubelet.is_none(),
@@ -278,17 +309,16 @@ impl RunArgs {
     }
 
     /// How to stand for the zone's Lease. The name in there is not used: each zone has its own.
-    fn election(&self) -> Result<Option<Config>, ArgsError> {
+    fn election(&self) -> Result<Option<Candidacy>, ArgsError> {
         let flags = &self.leader_elect;
         if flags.leader_elect_resource_name.is_some() || flags.leader_elect_resource_namespace.is_some() {
             return Err(ArgsError::Lease);
         }
-        let candidacy = flags.resolve(Defaults {
-            namespace: names::NAMESPACE.to_owned(),
+        Ok(flags.resolve(Defaults {
+            namespace: self.namespace.clone(),
             name: names::ZONE_LEASE_PREFIX.to_owned(),
             config: election(self.node.as_deref().unwrap_or_default()),
-        })?;
-        Ok(candidacy.map(|candidacy| candidacy.config))
+        })?)
     }
 }
 
@@ -303,6 +333,19 @@ pub fn election(node: &str) -> Config {
         retry_period: Duration::from_secs(10),
         ..Config::new(node)
     }
+}
+
+/// `10.0.0.1:7959`, or `10.0.0.1`, which has port 0 here.
+fn parse_advertise(text: &str) -> Result<SocketAddr, &'static str> {
+    let bare = || text.parse().map(|ip: IpAddr| SocketAddr::new(ip, 0));
+    text.parse().or_else(|_| bare()).map_err(|_| "give IP or IP:PORT")
+}
+
+/// `127.0.0.1:9851`, or `9851`.
+fn parse_admin(text: &str) -> Result<AdminFlag, &'static str> {
+    let port = || text.parse().map(AdminFlag::Port);
+    let address = text.parse().map(AdminFlag::At);
+    address.or_else(|_| port()).map_err(|_| "give IP:PORT, or a port")
 }
 
 /// `10.0.0.1:10250`, or `none`.
@@ -327,6 +370,7 @@ fn parse_period(text: &str) -> Result<Duration, String> {
 mod tests {
     use super::*;
     use clap::Parser;
+    use rstest::rstest;
 
     #[derive(Debug, Parser)]
     struct Cli {
@@ -357,11 +401,41 @@ mod tests {
         assert_eq!(outer.advertise.to_string(), "127.78.0.1:7959");
     }
 
+    #[rstest]
+    #[case("--advertise 10.0.0.7", "0.0.0.0:7959", "10.0.0.7:7959", "10.0.0.7:9851")]
+    #[case("--advertise fd00::7", "[::]:7959", "[fd00::7]:7959", "[fd00::7]:9851")]
+    #[case("--advertise [fd00::7]:7960", "[::]:7959", "[fd00::7]:7960", "[fd00::7]:9851")]
+    #[case(
+        "--listen [fd00::7]:7959",
+        "[fd00::7]:7959",
+        "[fd00::7]:7959",
+        "[fd00::7]:9851"
+    )]
+    #[case(
+        "--listen 127.0.0.1:1 --advertise fd00::7",
+        "127.0.0.1:1",
+        "[fd00::7]:1",
+        "[fd00::7]:9851"
+    )]
+    fn an_address_without_a_port_is_enough(
+        #[case] line: &str,
+        #[case] listen: &str,
+        #[case] advertise: &str,
+        #[case] admin: &str,
+    ) {
+        let settings = settings(&format!("--node a {line} --admin 9851")).unwrap();
+        assert_eq!(settings.listen.to_string(), listen);
+        assert_eq!(settings.advertise.to_string(), advertise);
+        assert_eq!(settings.admin.unwrap().to_string(), admin);
+    }
+
     #[test]
     fn the_stock_flags_set_how_to_stand_for_the_zones_lease() {
         let base = "--node a --listen 127.77.0.1:7959";
         let election = |flags: &str| settings(&format!("{base} {flags}")).map(|settings| settings.election);
-        let ours = election("").unwrap().unwrap();
+        let ours = election("--namespace pier").unwrap().unwrap();
+        assert_eq!(ours.namespace, "pier");
+        let ours = ours.config;
         assert_eq!(ours.validate(), Ok(()));
         assert_eq!(
             (ours.lease_duration, ours.renew_deadline, ours.retry_period),
@@ -372,7 +446,7 @@ mod tests {
             )
         );
         let slow = "--leader-elect-lease-duration 15s --leader-elect-renew-deadline 10s --leader-elect-retry-period 2s";
-        let slow = election(slow).unwrap().unwrap();
+        let slow = election(slow).unwrap().unwrap().config;
         assert_eq!(
             (slow.lease_duration, slow.renew_deadline, slow.retry_period),
             (

@@ -31,6 +31,7 @@ use kube::api::{Api, DynamicObject, Patch, PatchParams, PostParams};
 use kube::core::ApiResource;
 use kube::{Client, Resource as _, ResourceExt as _};
 use serde_json::{Value, json};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::watch;
@@ -61,6 +62,13 @@ const REQUEST: Duration = Duration::from_secs(2);
 pub(crate) struct Home {
     pub(crate) node_uid: String,
     pub(crate) zone: String,
+}
+
+/// Why a node with these labels, which is in `zone`, can be in no roster; `None`: it can be in one.
+fn kept_out(labels: &BTreeMap<String, String>, zone: Option<&str>) -> Option<String> {
+    let [usual, other] = names::ZONE_LABELS;
+    let unzoned = || format!("it has neither label {usual} nor {other}, and the agent has no --zone-default");
+    names::kept_out_of_rosters(labels).or_else(|| zone.is_none().then(unzoned))
 }
 
 /// A name that no Node has.
@@ -97,9 +105,9 @@ impl Cloud {
     pub(crate) async fn home(&self, zone_default: Option<&str>) -> Result<Home, CloudError> {
         let nodes: Api<Node> = Api::all(self.client.clone());
         let node = bounded("reading the agent's Node", nodes.get_metadata(&self.node)).await?;
-        self.report_kept_out(names::kept_out_of_rosters(node.labels()));
-        let zone = names::zone_of(node.labels(), zone_default)
-            .ok_or_else(|| CloudError::NoZone(self.node.clone()))?;
+        let zone = names::zone_of(node.labels(), zone_default);
+        self.report_kept_out(kept_out(node.labels(), zone.as_deref()));
+        let zone = zone.ok_or_else(|| CloudError::NoZone(self.node.clone()))?;
         let node_uid = node.uid().ok_or_else(|| CloudError::NoUid(self.node.clone()))?;
         Ok(Home { node_uid, zone })
     }
@@ -115,8 +123,8 @@ impl Cloud {
             _ if !has_changed => {}
             Some(why) => tracing::warn!(
                 node = self.node,
-                "the node can be in no roster, so that it watches nobody and nobody watches it: {why}. Take the label off, or run \
-                 no agent here"
+                "the node can be in no roster, so that it watches nobody and nobody watches it: {why}. Where that is not meant, \
+                 change the node's labels"
             ),
             None => tracing::info!(node = self.node, "the node can be in a roster again"),
         }
@@ -274,4 +282,31 @@ async fn bounded<T>(
     request: impl Future<Output = Result<T, kube::Error>>,
 ) -> Result<T, CloudError> {
     within(REQUEST, what, request).await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rstest::rstest;
+
+    #[rstest]
+    #[case(
+        "node-role.kubernetes.io/control-plane",
+        Some("shore"),
+        Some("a control-plane node")
+    )]
+    #[case("vnode.evenkeel.io/fleet", Some("shore"), Some("a virtual node"))]
+    #[case("node-role.kubernetes.io/control-plane", None, Some("a control-plane node"))]
+    #[case("shelf", None, Some("neither label topology.kubernetes.io/zone nor"))]
+    #[case("shelf", Some("shore"), None)]
+    fn it_is_said_why_a_node_is_kept_out(
+        #[case] label: &str,
+        #[case] zone: Option<&str>,
+        #[case] why: Option<&str>,
+    ) {
+        let labels = BTreeMap::from([(label.to_owned(), String::new())]);
+        let said = kept_out(&labels, zone);
+        assert_eq!(said.is_some(), why.is_some(), "{said:?}");
+        assert!(said.unwrap_or_default().contains(why.unwrap_or_default()));
+    }
 }

@@ -5,6 +5,7 @@ use crate::metrics::{Metrics, Result as Outcome};
 use crate::zone::Event;
 use evenkeel_api::crd::ZoneReportSpec;
 use evenkeel_api::names;
+use evenkeel_election::flags::Candidacy;
 use evenkeel_election::lock::LeaseLock;
 use evenkeel_election::{Config, Elector, unique_identity_of};
 use evenkeel_zone::engine::ReportDraft;
@@ -32,13 +33,13 @@ const GIVEN_UP: Duration = Duration::from_secs(10);
 /// Stands for the Lease of the agent's cell while the engine wants to, and says whether this agent holds it.
 pub(crate) async fn campaign(
     cloud: Cloud,
-    election: Option<Config>,
+    election: Option<Candidacy>,
     mut cell: watch::Receiver<String>,
     mut standing: watch::Receiver<bool>,
     events: mpsc::Sender<Event>,
     shutdown: CancellationToken,
 ) {
-    let Some(config) = election else {
+    let Some(candidacy) = election else {
         return without_election(standing, events, shutdown).await;
     };
     loop {
@@ -50,7 +51,7 @@ pub(crate) async fn campaign(
         let stop = shutdown.child_token();
         // A candidate ends with its token only, not with its handle.
         let _leaves = stop.clone().drop_guard();
-        let candidate = match candidate(&cloud, &lease, &config) {
+        let candidate = match candidate(&cloud, &lease, &candidacy) {
             Ok(candidate) => candidate,
             Err(error) => {
                 tracing::error!(error, lease, "cannot stand for the cell's Lease");
@@ -100,11 +101,12 @@ async fn without_election(
 }
 
 /// This node, with an identity of this campaign: a restarted agent is another candidate.
-fn candidate(cloud: &Cloud, lease: &str, config: &Config) -> Result<Elector, String> {
-    let lock = LeaseLock::new(cloud.client(), names::NAMESPACE, lease).map_err(|error| error.to_string())?;
+fn candidate(cloud: &Cloud, lease: &str, candidacy: &Candidacy) -> Result<Elector, String> {
+    let lock =
+        LeaseLock::new(cloud.client(), &candidacy.namespace, lease).map_err(|error| error.to_string())?;
     let config = Config {
-        identity: unique_identity_of(&config.identity),
-        ..config.clone()
+        identity: unique_identity_of(&candidacy.config.identity),
+        ..candidacy.config.clone()
     };
     Elector::new(lock, config).map_err(|error| error.to_string())
 }

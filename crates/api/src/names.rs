@@ -8,17 +8,35 @@ pub const GROUP: &str = "evenkeel.io";
 pub const VERSION: &str = "v1alpha1";
 /// Field manager of every patch the controller sends.
 pub const FIELD_MANAGER: &str = "evenkeel";
-/// Namespace of Evenkeel's own Leases, ServiceAccounts and Events about cluster-scoped objects.
+/// Namespace of Evenkeel's own Leases and ServiceAccounts where no flag `--namespace` names another.
 pub const NAMESPACE: &str = "evenkeel-system";
+/// Parses the value of `--namespace`: the name of a Namespace is a DNS label (RFC 1123).
+pub fn parse_namespace(text: &str) -> Result<String, &'static str> {
+    let inner = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
+    let bytes = text.as_bytes();
+    match (bytes.first(), bytes.last()) {
+        (Some(first), Some(last))
+            if inner(*first)
+                && inner(*last)
+                && bytes.len() <= 63
+                && bytes.iter().all(|byte| inner(*byte) || *byte == b'-') =>
+        {
+            Ok(text.to_owned())
+        }
+        _ => Err(
+            "a namespace's name has 1 to 63 lower case letters, digits and hyphens, with no hyphen at its ends",
+        ),
+    }
+}
 
-/// Lease of the controller's leader, in [`NAMESPACE`].
+/// Lease of the controller's leader, in Evenkeel's namespace.
 pub const CONTROLLER_LEASE: &str = "evenkeel-controller";
-/// Prefix of the Leases by which replicas of the controller show that they work, in [`NAMESPACE`]; the
+/// Prefix of the Leases by which replicas of the controller show that they work, in Evenkeel's namespace; the
 /// replica's name in the election follows. The last one that stops knows by them that it is the last (hazard
 /// 52).
 pub const REPLICA_LEASE_PREFIX: &str = "evenkeel-controller-replica-";
-/// Prefix of the Lease of a cell's reporters, in [`NAMESPACE`]; the name of the cell's ZoneHealth follows. It
-/// suppresses duplicate publications and is the heartbeat of the cell; it renews no evidence.
+/// Prefix of the Lease of a cell's reporters, in Evenkeel's namespace; the name of the cell's ZoneHealth
+/// follows. It suppresses duplicate publications and is the heartbeat of the cell; it renews no evidence.
 pub const ZONE_LEASE_PREFIX: &str = "evenkeel-zone-";
 /// Namespace of the kubelets' Leases.
 pub const NODE_LEASE_NAMESPACE: &str = "kube-node-lease";
@@ -63,7 +81,7 @@ pub fn kept_out_of_rosters(labels: &BTreeMap<String, String>) -> Option<String> 
 /// Label by which a node keeps out of zone disruption counts (upstream's).
 pub const EXCLUDE_DISRUPTION_LABEL: &str = "node.kubernetes.io/exclude-disruption";
 
-/// ServiceAccounts of our components, in [`NAMESPACE`].
+/// ServiceAccounts of our components, in Evenkeel's namespace.
 pub mod service_accounts {
     /// The agents: may write ZoneHealth status, their own AgentStatus and Leases, nothing else.
     pub const AGENT: &str = "evenkeel-agent";
@@ -91,7 +109,7 @@ pub const STOCK_ENDPOINT_CONTROLLER_USERS: [&str; 4] = [
 pub mod annotations {
     /// Mirror of the verdict on the Node for readers of SuperEdge's annotation: `"true"` or `"false"`.
     pub const SUPEREDGE_NODE_HEALTH: &str = "superedgehealth/node-health";
-    /// On Namespace `evenkeel-system`: Evenkeel decides, records and explains, and changes nothing, on any
+    /// On Evenkeel's Namespace: Evenkeel decides, records and explains, and changes nothing, on any
     /// node. The value says why, for people.
     pub const PAUSE: &str = "evenkeel.io/pause";
     /// On a Node: comma-separated `key:effect` of the taints that Evenkeel added and will remove.

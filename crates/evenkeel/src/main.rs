@@ -5,6 +5,8 @@ mod vnode;
 use clap::{Parser, Subcommand, ValueEnum as _};
 use evenkeel_elect::{ElectArgs, keeper::KeeperArgs};
 use evenkeel_failover::status::{self, StatusArgs};
+use evenkeel_install::command::{self as installing, InstallArgs, UninstallArgs, UpgradeArgs};
+use evenkeel_install::doctor::{self, DoctorArgs};
 use evenkeel_net::failure::Failure;
 use evenkeel_net::log::LogArgs;
 use evenkeel_probe::cli::{self as probe_cli, ProbeArgs};
@@ -36,9 +38,24 @@ enum Command {
     Probe(ProbeArgs),
     // Told by its arguments.
     Status(StatusArgs),
+    #[command(flatten)]
+    Installation(Installation),
     /// Not for people: what `elect` puts between itself and its command
     #[command(hide = true)]
     ElectKeeper(KeeperArgs),
+}
+
+/// What brings Evenkeel to a cluster and takes it away, and finds what is in its way.
+#[derive(Subcommand)]
+enum Installation {
+    // Told by its arguments.
+    Doctor(DoctorArgs),
+    // Told by its arguments.
+    Install(InstallArgs),
+    // Told by its arguments.
+    Upgrade(UpgradeArgs),
+    // Told by its arguments.
+    Uninstall(UninstallArgs),
 }
 
 /// What runs until it is told to stop.
@@ -65,6 +82,7 @@ fn main() -> ExitCode {
         Command::Elect(args) => elect(&cli.log, args),
         Command::Probe(args) => probe(&cli.log, args),
         Command::Status(args) => show(&cli.log, args),
+        Command::Installation(what) => install(&cli.log, what),
         Command::ElectKeeper(args) => keep(&cli.log, args),
     });
     started.unwrap_or_else(|failure| failure.report("evenkeel"))
@@ -126,6 +144,25 @@ async fn show(log: &LogArgs, args: StatusArgs) -> Result<ExitCode, Failure> {
     // Whatever kept it from reading is for the caller to mend.
     let code = shown.map_err(|error| Failure::new(2, &error))?;
     Ok(ExitCode::from(code))
+}
+
+/// An interrupted installation takes back what it has made.
+#[tokio::main]
+async fn install(log: &LogArgs, what: Installation) -> Result<ExitCode, Failure> {
+    log.init("warn").map_err(Failure::usage)?;
+    let shutdown = evenkeel_net::shutdown::on_signals().map_err(|error| Failure::later(&error))?;
+    let done = match what {
+        Installation::Doctor(args) => {
+            let code = Box::pin(doctor::run(args)).await;
+            let code = code.map_err(|error| Failure::new(2, &error))?;
+            return Ok(ExitCode::from(code));
+        }
+        Installation::Install(args) => Box::pin(installing::install(args, shutdown)).await,
+        Installation::Upgrade(args) => Box::pin(installing::upgrade(args, shutdown)).await,
+        Installation::Uninstall(args) => Box::pin(installing::uninstall(args, shutdown)).await,
+    };
+    done.map_err(|error| Failure::new(error.exit_code(), &error))?;
+    Ok(ExitCode::SUCCESS)
 }
 
 #[tokio::main]

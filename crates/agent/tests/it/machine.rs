@@ -11,8 +11,10 @@ use evenkeel_agent::key::KeyFile;
 use evenkeel_agent::rotation::Rotation;
 use evenkeel_agent::state::{Memory, StateDir};
 use evenkeel_agent::{Agent, Settings, key};
+use evenkeel_api::names;
 use evenkeel_api::zone::RosterSpec;
 use evenkeel_election::Config as Election;
+use evenkeel_election::flags::Candidacy;
 use evenkeel_net::pki::{Ca, Identity, ServerNames, Validity};
 use evenkeel_net::serve::{ServerTls, serve_https};
 use evenkeel_settings::Configured;
@@ -117,9 +119,15 @@ impl Machine {
         let (args, changes) = configured.follow().unwrap();
         let changes = Some((changes, Registry::default()));
         let settings = Settings {
-            election: Some(self.election.clone()),
+            election: Some(Candidacy {
+                namespace: names::NAMESPACE.to_owned(),
+                name: names::ZONE_LEASE_PREFIX.to_owned(),
+                config: self.election.clone(),
+            }),
             node: self.name.clone(),
+            listen: self.address,
             advertise: self.address,
+            admin: None,
             source: None,
             kubelet: Some(self.kubelet.address),
             kubelet_assumed: false,

@@ -12,6 +12,7 @@ mod errors;
 mod helm;
 mod kubectl;
 mod netns;
+mod packages;
 mod probe;
 mod real;
 mod support;

@@ -121,6 +121,6 @@ fn rule_for(request: &Request) -> Option<Rule> {
 
 fn is_our_own(user: &str) -> bool {
     user.strip_prefix("system:serviceaccount:")
-        .and_then(|rest| rest.strip_prefix(names::NAMESPACE))
-        .is_some_and(|rest| rest.starts_with(':'))
+        .and_then(|rest| rest.split_once(':'))
+        .is_some_and(|(_, account)| account == names::service_accounts::CONTROLLER)
 }

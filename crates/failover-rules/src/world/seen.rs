@@ -75,11 +75,11 @@ impl Kind {
             Self::Zone => "ZoneHealth",
             Self::Challenge => "ZoneChallenge",
             Self::Report => "ZoneReport",
-            Self::OwnLease => "Lease in evenkeel-system",
+            Self::OwnLease => "Lease in Evenkeel's namespace",
             Self::Agent => "AgentStatus",
             Self::Policy => "FailoverPolicy",
             Self::Incident => "NodeIncident",
-            Self::Home => "Namespace evenkeel-system",
+            Self::Home => "Evenkeel's Namespace",
         }
     }
 }

@@ -26,6 +26,10 @@ pub struct ControllerArgs {
     /// Where the API server is.
     #[command(flatten)]
     pub client: ClientArgs,
+    /// Namespace that Evenkeel is installed in: its Leases, the webhook's Secret, and the annotation that
+    /// pauses it.
+    #[arg(long, value_name = "NAME", default_value = names::NAMESPACE, value_parser = names::parse_namespace)]
+    pub namespace: String,
     /// Where /healthz, /livez, /readyz and /metrics are served.
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:9850")]
     pub admin: SocketAddr,
@@ -128,7 +132,7 @@ impl ControllerArgs {
     /// replaced within 6 s.
     pub fn candidacy(&self, identity: &str) -> Result<Option<Candidacy>, String> {
         let resolved = self.leader_elect.resolve(Defaults {
-            namespace: names::NAMESPACE.to_owned(),
+            namespace: self.namespace.clone(),
             name: names::CONTROLLER_LEASE.to_owned(),
             config: election::Config::new(identity),
         });
@@ -247,6 +251,8 @@ mod tests {
             (names::NAMESPACE, names::CONTROLLER_LEASE)
         );
         assert_eq!(ours.config, election::Config::new("me"));
+        let installed = candidacy("--namespace pier").unwrap().unwrap();
+        assert_eq!(installed.namespace, "pier");
         let other = "--leader-elect-resource-name a --leader-elect-resource-namespace b --leader-elect-recovery-deadline 30s";
         let other = candidacy(other).unwrap().unwrap();
         assert_eq!((other.namespace.as_str(), other.name.as_str()), ("b", "a"));
@@ -271,6 +277,7 @@ mod tests {
     #[case("--stale-after=-5s", "1m30s")]
     #[case("--webhook-listen 127.0.0.1:1", "--webhook-address")]
     #[case("--profile sea", "edge")]
+    #[case("--namespace Sea", "lower case letters")]
     fn a_wrong_flag_is_named_with_what_to_write(#[case] line: &str, #[case] words: &str) {
         let error = parse(line).map(|_| ()).unwrap_err().to_string();
         assert!(error.contains(words), "{error}");

@@ -1,7 +1,7 @@
 //! The controller's loop: it takes in what the watches deliver, decides, and starts what the planner asks
 //! for.
 
-use super::RosterSigning;
+use super::Settings;
 use super::dispatch::Dispatch;
 use super::execute::{ActionError, Executor, Gate, Issuer, Outcome, depends_on, kind};
 use super::metrics::Metrics;
@@ -17,7 +17,7 @@ use evenkeel_failover_rules::admission::View;
 use evenkeel_failover_rules::planner::Planner;
 use evenkeel_failover_rules::planner::action::{About, Action, Notice};
 use evenkeel_failover_rules::world::services::Services;
-use evenkeel_failover_rules::world::{self, Config, Kind, LastSigns, Seen, World};
+use evenkeel_failover_rules::world::{self, Kind, LastSigns, Seen, World};
 use evenkeel_judge::{NodeState, View as SightView};
 use evenkeel_net::admin::Admin;
 use evenkeel_net::watch::Key;
@@ -71,6 +71,7 @@ struct Pulse {
 
 pub(super) struct Controller {
     client: Client,
+    namespace: String,
     source: Source,
     world: World,
     restarts: Restarts,
@@ -89,13 +90,13 @@ pub(super) struct Controller {
 }
 
 impl Controller {
-    pub(super) fn new(
-        client: Client,
-        config: Config,
-        rosters: RosterSigning,
-        source: Source,
-        admin: &Admin,
-    ) -> Self {
+    pub(super) fn new(client: Client, settings: Settings, source: Source, admin: &Admin) -> Self {
+        let Settings {
+            config,
+            namespace,
+            rosters,
+            ..
+        } = settings;
         let metrics = Metrics::register(admin);
         let gate = Gate::default();
         let clock = source.clock;
@@ -133,6 +134,7 @@ impl Controller {
         Self {
             executor: Executor::new(client.clone(), gate.clone(), metrics.clone(), issuer),
             client,
+            namespace,
             source,
             world,
             restarts: Restarts::default(),
@@ -164,7 +166,7 @@ impl Controller {
             self.gate.proof = Some(election.gate().clone());
             self.executor = self.executor.through(writer, self.gate.clone());
         }
-        let mut seen = watch::all(&self.client, &self.restarts).ready_chunks(256);
+        let mut seen = watch::all(&self.client, &self.namespace, &self.restarts).ready_chunks(256);
         let mut tick = tokio::time::interval(TICK);
         tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         let mut look_at = None;

@@ -30,7 +30,7 @@ use evenkeel_settings::{Changes, Configured};
 use evenkeel_zone::keys::SigningKey;
 use evenkeel_zone::roster::RosterKeys;
 use kube::Client;
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::TcpListener;
@@ -40,10 +40,12 @@ use tokio_util::sync::CancellationToken;
 const HEALTH_TOLERANCE: Duration = Duration::from_secs(20);
 
 /// How a controller is set up.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Settings {
     /// What every replica is told.
     pub config: Config,
+    /// Evenkeel's namespace.
+    pub namespace: String,
     /// For which Lease this replica stands, and how; `None`: it leads without an election.
     pub candidacy: Option<Candidacy>,
     /// How rosters are signed.
@@ -132,6 +134,7 @@ pub async fn run(
     };
     let settings = Settings {
         config,
+        namespace: args.namespace,
         candidacy,
         rosters,
     };
@@ -208,10 +211,12 @@ pub async fn serve(
     // that what is settled at a stop is settled in one piece.
     let stop = shutdown.child_token();
     let controlled = CancellationToken::new();
+    let namespace = settings.namespace.clone();
     let answering = async {
         let outcome = if let Some(options) = webhook {
             webhook::run(
                 client.clone(),
+                &namespace,
                 options,
                 source.clone(),
                 admin.clone(),
@@ -251,8 +256,12 @@ async fn control(
     shutdown: CancellationToken,
 ) -> Result<(), ControllerError> {
     let candidacy = settings.candidacy.clone();
-    let present = presence::announce(lock_client.clone(), &settings.config.identity);
-    let controller = lead::Controller::new(client, settings.config, settings.rosters, source, admin);
+    let present = presence::announce(
+        lock_client.clone(),
+        &settings.namespace,
+        &settings.config.identity,
+    );
+    let controller = lead::Controller::new(client, settings, source, admin);
     let Some(candidacy) = candidacy else {
         return controller.run(None, present, shutdown).await.map_err(ended);
     };
@@ -280,11 +289,16 @@ fn ended(lead::ElectionEnded(why): lead::ElectionEnded) -> ControllerError {
 }
 
 async fn listen(flag: &'static str, address: SocketAddr) -> Result<TcpListener, ControllerError> {
-    TcpListener::bind(address)
-        .await
-        .map_err(|source| ControllerError::Listen {
-            flag,
-            address,
-            source,
-        })
+    // `[::]` is every address of the machine, and some machines have no IPv6 at all.
+    let bound = match TcpListener::bind(address).await {
+        Err(_) if address.ip() == Ipv6Addr::UNSPECIFIED => {
+            TcpListener::bind((Ipv4Addr::UNSPECIFIED, address.port())).await
+        }
+        bound => bound,
+    };
+    bound.map_err(|source| ControllerError::Listen {
+        flag,
+        address,
+        source,
+    })
 }

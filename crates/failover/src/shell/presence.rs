@@ -61,10 +61,10 @@ pub(super) fn lease_name(identity: &str) -> String {
 
 /// Keeps the Lease of this replica renewed.
 #[allow(clippy::disallowed_methods, reason = "the shell starts tasks")]
-pub(super) fn announce(client: Client, identity: &str) -> Present {
+pub(super) fn announce(client: Client, namespace: &str, identity: &str) -> Present {
     let name = lease_name(identity);
     let identity = identity.to_owned();
-    let api: Api<Lease> = Api::namespaced(client, names::NAMESPACE);
+    let api: Api<Lease> = Api::namespaced(client, namespace);
     let present = (api.clone(), name.clone());
     let task = tokio::spawn(async move {
         if let Err(error) = sweep(&api, wall()).await {

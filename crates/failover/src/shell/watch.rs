@@ -32,11 +32,15 @@ impl Restarts {
 }
 
 /// All watches. They go on for ever, with back-off while the API server fails.
-pub(super) fn all(client: &Client, restarts: &Restarts) -> SelectAll<BoxStream<'static, Seen>> {
+pub(super) fn all(
+    client: &Client,
+    namespace: &str,
+    restarts: &Restarts,
+) -> SelectAll<BoxStream<'static, Seen>> {
     let plain = watcher::Config::default;
     // The controller decides nothing about pods that are bound to no node.
     let bound = plain().fields("spec.nodeName!=");
-    let home = plain().fields(&format!("metadata.name={}", names::NAMESPACE));
+    let home = plain().fields(&format!("metadata.name={}", namespace));
     let leases = {
         let client = client.clone();
         move || {
@@ -48,7 +52,7 @@ pub(super) fn all(client: &Client, restarts: &Restarts) -> SelectAll<BoxStream<'
         let client = client.clone();
         move || follow(Kind::Report, Api::all(client.clone()), plain())
     };
-    let own = Api::namespaced(client.clone(), names::NAMESPACE);
+    let own = Api::namespaced(client.clone(), namespace);
     select_all([
         restartable(Arc::clone(&restarts.leases), leases)
             .map(Seen::NodeLease)

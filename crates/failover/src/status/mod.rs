@@ -13,6 +13,7 @@ pub mod report;
 mod scene;
 pub mod text;
 
+use evenkeel_api::names;
 use evenkeel_net::client::{ClientArgs, ClientError};
 use report::{Question, Report, Subject};
 use std::io::{self, Write as _};
@@ -41,6 +42,15 @@ pub struct StatusArgs {
     /// How to print: a table, a table with more columns, or everything for programs.
     #[arg(short, long, value_name = "FORMAT", default_value = "table")]
     pub output: Format,
+    /// Namespace that Evenkeel is installed in.
+    #[arg(
+        long,
+        value_name = "NAME",
+        env = "EVENKEEL_NAMESPACE",
+        default_value = names::NAMESPACE,
+        value_parser = names::parse_namespace
+    )]
+    pub namespace: String,
     /// Where the API server is.
     #[command(flatten)]
     pub client: ClientArgs,
@@ -109,7 +119,7 @@ impl StatusError {
 pub async fn run(args: StatusArgs) -> Result<u8, StatusError> {
     let question = question(args.what.as_deref(), args.name)?;
     let client = args.client.client("status").await?;
-    let found = tokio::time::timeout(PATIENCE, read::found(&client))
+    let found = tokio::time::timeout(PATIENCE, read::found(&client, &args.namespace))
         .await
         .map_err(|_| StatusError::Silent)??;
     let report = scene::report(&found, &question);

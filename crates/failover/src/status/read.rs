@@ -3,7 +3,7 @@
 use super::StatusError;
 use super::report::Found;
 use crate::clock::wall;
-use evenkeel_api::names::{self, annotations};
+use evenkeel_api::names::annotations;
 use k8s_openapi::api::core::v1::Namespace;
 use kube::api::ListParams;
 use kube::core::DeserializeGuard;
@@ -13,18 +13,19 @@ use std::fmt::Debug;
 
 /// Reads everything at once. Fails where Nodes, NodeIncidents or Leases cannot be listed; without the rest
 /// less is told.
-pub(super) async fn found(client: &Client) -> Result<Found, StatusError> {
-    let own = Api::namespaced(client.clone(), names::NAMESPACE);
+pub(super) async fn found(client: &Client, namespace: &str) -> Result<Found, StatusError> {
+    let own = Api::namespaced(client.clone(), namespace);
+    let leases_of = format!("leases in namespace {namespace}");
     let homes: Api<Namespace> = Api::all(client.clone());
     let (nodes, incidents, leases, zones, challenges, reports, policies, home) = tokio::join!(
         list("nodes", Api::all(client.clone())),
         list("nodeincidents.evenkeel.io", Api::all(client.clone())),
-        list("leases in namespace evenkeel-system", own),
+        list(&leases_of, own),
         list("zonehealth.evenkeel.io", Api::all(client.clone())),
         list("zonechallenges.evenkeel.io", Api::all(client.clone())),
         list("zonereports.evenkeel.io", Api::all(client.clone())),
         list("failoverpolicies.evenkeel.io", Api::all(client.clone())),
-        homes.get_opt(names::NAMESPACE),
+        homes.get_opt(namespace),
     );
     let mut troubles = Vec::new();
     let mut optional = |error: StatusError| troubles.push(error.told());
@@ -46,7 +47,7 @@ pub(super) async fn found(client: &Client) -> Result<Found, StatusError> {
     });
     let home = home.unwrap_or_else(|error| {
         optional(unreadable(
-            "namespace evenkeel-system (whether Evenkeel is paused stands there)",
+            &format!("namespace {namespace} (whether Evenkeel is paused stands there)"),
             error,
         ));
         None
@@ -61,6 +62,7 @@ pub(super) async fn found(client: &Client) -> Result<Found, StatusError> {
     troubles.extend(policies.broken);
     Ok(Found {
         now: wall(),
+        namespace: namespace.to_owned(),
         nodes: nodes.good,
         incidents: incidents.good,
         zones: zones.good,

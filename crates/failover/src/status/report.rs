@@ -27,13 +27,15 @@ pub const RECENT: usize = 20;
 pub struct Found {
     /// When, by the clock of the machine that asks.
     pub now: Timestamp,
+    /// Evenkeel's namespace.
+    pub namespace: String,
     pub nodes: Vec<Node>,
     pub incidents: Vec<NodeIncident>,
     pub zones: Vec<ZoneHealth>,
     pub challenges: Vec<ZoneChallenge>,
     pub reports: Vec<ZoneReport>,
     pub policies: Vec<FailoverPolicy>,
-    /// The Leases of namespace `evenkeel-system`.
+    /// The Leases of that namespace.
     pub leases: Vec<Lease>,
     /// Value of the annotation that pauses Evenkeel.
     pub pause: Option<String>,
@@ -59,6 +61,8 @@ pub enum Question {
 pub struct Report {
     /// When it was taken, by the clock of the machine that asked.
     pub taken_at: Timestamp,
+    /// Namespace that Evenkeel is installed in.
+    pub namespace: String,
     /// Every node that was asked for is Healthy, a controller works, and everything could be read.
     pub healthy: bool,
     /// Why Evenkeel is paused, if it is.

@@ -37,6 +37,7 @@ pub(super) fn report(found: &Found, question: &Question) -> Report {
     troubles.extend(scene.strays());
     Report {
         taken_at: found.now,
+        namespace: found.namespace.clone(),
         healthy: well && controller.leader.works() && troubles.is_empty(),
         pause: found.pause.clone(),
         controller,

@@ -113,6 +113,7 @@ fn found() -> Found {
     }));
     Found {
         reports: vec![report],
+        namespace: names::NAMESPACE.to_owned(),
         now: NOW.parse().unwrap(),
         nodes: vec![node("shore-10"), node("shore-2"), node("shore-1")],
         incidents: vec![incident(
@@ -543,7 +544,7 @@ mod api {
         cluster.grant("alice", rules).await;
 
         let reader = cluster.server().client_as("alice", &["system:authenticated"]);
-        let found = read::found(&reader).await.unwrap();
+        let found = read::found(&reader, names::NAMESPACE).await.unwrap();
         assert_eq!((found.nodes.len(), found.pause.as_deref()), (2, Some("why")));
         let report = report(&found, &Question::Nodes);
         assert!(report.controller.leader.works());
@@ -561,7 +562,10 @@ mod api {
         );
 
         let stranger = cluster.server().client_as("mallory", &["system:authenticated"]);
-        let refused = read::found(&stranger).await.unwrap_err().to_string();
+        let refused = read::found(&stranger, names::NAMESPACE)
+            .await
+            .unwrap_err()
+            .to_string();
         assert!(
             refused.contains("cannot read nodes") && refused.contains("ask for the right"),
             "{refused}"
@@ -571,7 +575,10 @@ mod api {
     #[tokio::test]
     async fn a_cluster_without_our_kinds_is_told_how_to_install_them() {
         let cluster = Cluster::new();
-        let error = read::found(&cluster.client).await.unwrap_err().to_string();
+        let error = read::found(&cluster.client, names::NAMESPACE)
+            .await
+            .unwrap_err()
+            .to_string();
         assert!(error.contains("cannot read nodeincidents.evenkeel.io"), "{error}");
         assert!(error.contains("kubectl apply -f deploy/crds.yaml"), "{error}");
     }

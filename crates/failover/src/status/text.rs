@@ -22,12 +22,12 @@ pub fn text(report: &Report, wide: bool) -> String {
             &mut text,
             &format!(
                 "PAUSED: {why}. Evenkeel decides and records, and changes nothing. To resume: kubectl annotate namespace {} {}-",
-                names::NAMESPACE,
+                report.namespace,
                 names::annotations::PAUSE
             ),
         );
     }
-    line(&mut text, &controller(&report.controller, now));
+    line(&mut text, &controller(&report.controller, &report.namespace, now));
     match &report.subject {
         Subject::Nodes(lines) => nodes(&mut text, lines, wide, now),
         Subject::Node(story) => node(&mut text, story, now),
@@ -45,7 +45,7 @@ pub fn text(report: &Report, wide: bool) -> String {
 }
 
 /// Who decides, and whether it is at work.
-fn controller(controller: &Controller, now: Timestamp) -> String {
+fn controller(controller: &Controller, namespace: &str, now: Timestamp) -> String {
     let replicas = match controller.working_replicas.len() {
         0 => "no replica shows that it works".to_owned(),
         1 => "1 replica works".to_owned(),
@@ -70,17 +70,17 @@ fn controller(controller: &Controller, now: Timestamp) -> String {
             "NO CONTROLLER WORKS: {} holds the Lease {}/{}, but {}; {replicas}. What follows is what it decided last. \
              If the clocks agree, look at the controller: kubectl -n {} get pods,leases",
             term.name,
-            names::NAMESPACE,
+            namespace,
             names::CONTROLLER_LEASE,
             renewed(term.renewed_at),
-            names::NAMESPACE
+            namespace
         ),
         Leader::None => format!(
             "NO CONTROLLER WORKS: nobody holds the Lease {}/{}; {replicas}. Stock Kubernetes acts alone. Start \
              `evenkeel controller`, or look at it: kubectl -n {} get pods,leases",
-            names::NAMESPACE,
+            namespace,
             names::CONTROLLER_LEASE,
-            names::NAMESPACE
+            namespace
         ),
     }
 }

@@ -6,7 +6,6 @@
 //! authority and the one before it, so that replicas that still serve the old certificate stay trusted until
 //! they have read the new one.
 
-use evenkeel_api::names;
 use evenkeel_net::pki::{Ca, Identity, PkiError, ServerNames, Validity};
 use evenkeel_net::serve::ServerTls;
 use jiff::{SignedDuration, Timestamp};
@@ -33,19 +32,13 @@ const ATTEMPTS: usize = 5;
 #[derive(Debug, thiserror::Error)]
 pub enum CertificateError {
     /// The Secret could not be read.
-    #[error("cannot read Secret {}/{SECRET}", names::NAMESPACE)]
+    #[error("cannot read Secret {SECRET} of Evenkeel's namespace")]
     Read(#[source] kube::Error),
     /// The Secret could not be written.
-    #[error(
-        "cannot write Secret {}/{SECRET} (does the namespace exist?)",
-        names::NAMESPACE
-    )]
+    #[error("cannot write Secret {SECRET} (does the namespace of --namespace exist?)")]
     Write(#[source] kube::Error),
     /// Other replicas kept changing it.
-    #[error(
-        "Secret {}/{SECRET} was changed by others {ATTEMPTS} times in a row",
-        names::NAMESPACE
-    )]
+    #[error("Secret {SECRET} was changed by others {ATTEMPTS} times in a row")]
     Contended,
     /// A certificate could not be made.
     #[error("cannot make a certificate for the webhook")]
@@ -72,9 +65,9 @@ pub(crate) struct Certificates {
 }
 
 impl Certificates {
-    pub(crate) fn new(client: Client, names: ServerNames) -> Self {
+    pub(crate) fn new(client: Client, namespace: &str, names: ServerNames) -> Self {
         Self {
-            secrets: Api::namespaced(client, names::NAMESPACE),
+            secrets: Api::namespaced(client, namespace),
             names,
         }
     }
@@ -155,7 +148,6 @@ fn secret(serving: &Serving, before: Option<&Secret>) -> Secret {
     let metadata = before.map_or_else(
         || ObjectMeta {
             name: Some(SECRET.to_owned()),
-            namespace: Some(names::NAMESPACE.to_owned()),
             ..ObjectMeta::default()
         },
         |before| before.metadata.clone(),

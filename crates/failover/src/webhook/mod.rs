@@ -74,12 +74,13 @@ pub struct Source {
 }
 
 /// Runs the webhook until `shutdown`: answers from `source`, keeps its certificate in Secret
-/// `evenkeel-system/evenkeel-webhook`, and MutatingWebhookConfiguration `evenkeel` pointing here.
+/// `evenkeel-webhook` of `namespace`, and MutatingWebhookConfiguration `evenkeel` pointing here.
 ///
 /// Any number of replicas may run; none leads. An API server that does not answer is waited for. Registers
 /// the readiness check `webhook` and its metrics with `admin`.
 pub async fn run(
     client: Client,
+    namespace: &str,
     options: WebhookOptions,
     source: Source,
     admin: Admin,
@@ -101,18 +102,19 @@ pub async fn run(
     }
     // The part that ends first ends the others.
     let stop = shutdown.child_token();
-    serve(client, options, answering, &registered, stop).await
+    serve(client, namespace, options, answering, &registered, stop).await
 }
 
 async fn serve(
     client: Client,
+    namespace: &str,
     options: WebhookOptions,
     answering: Answering,
     registered: &AtomicBool,
     stop: CancellationToken,
 ) -> Result<(), WebhookError> {
     let WebhookOptions { listener, address } = options;
-    let certificates = Certificates::new(client.clone(), address.names());
+    let certificates = Certificates::new(client.clone(), namespace, address.names());
     let Some(first) = first_certificate(&certificates, &stop).await? else {
         return Ok(());
     };

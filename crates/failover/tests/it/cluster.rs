@@ -219,6 +219,7 @@ impl Cluster {
                 life: evenkeel_election::unique_identity(),
                 mode: setup.mode,
             },
+            namespace: names::NAMESPACE.to_owned(),
             candidacy: setup.elect.then(|| Candidacy {
                 namespace: names::NAMESPACE.to_owned(),
                 name: names::CONTROLLER_LEASE.to_owned(),

@@ -1,26 +1,20 @@
 //! Objects from YAML, created through the API as a user's would be.
 
 use crate::join;
+use evenkeel_install::manifest::{self, Malformed};
 use kube::{
     Api, Client, ResourceExt as _,
     api::{DynamicObject, Patch, PatchParams, PostParams},
     core::GroupVersionKind,
     discovery::{Scope, pinned_kind},
 };
-use serde_json::Value;
 
 /// Why a manifest was not applied.
 #[derive(Debug, thiserror::Error)]
 pub enum ManifestError {
     /// It is not YAML, or not an object. Not worth a retry.
-    #[error("cannot read document {number} of {origin}: {reason}")]
-    Malformed {
-        /// Where it is from.
-        origin: String,
-        /// Which document, from 1.
-        number: usize,
-        reason: String,
-    },
+    #[error(transparent)]
+    Malformed(#[from] Malformed),
     /// There is one already on a control plane that the lab joined, and no lab has made it.
     #[error(
         "{origin}: {object} exists and is not a lab's; the lab changes nothing of others: rename it, or join another control plane"
@@ -101,32 +95,19 @@ pub async fn get(client: &Client, object: &DynamicObject) -> kube::Result<Option
 
 /// The objects of a text; empty documents are skipped.
 pub fn parse(text: &str, origin: &str) -> Result<Vec<DynamicObject>, ManifestError> {
-    let malformed = |number: usize, reason: String| ManifestError::Malformed {
-        origin: origin.to_owned(),
-        number,
-        reason: reason.split_whitespace().collect::<Vec<_>>().join(" "),
-    };
-    let documents: Vec<Value> = serde_saphyr::from_multiple(text)
-        .map_err(|error| malformed(1, error.without_snippet().to_string()))?;
-    let mut objects = Vec::new();
-    for (index, document) in documents
-        .into_iter()
-        .enumerate()
-        .filter(|(_, document)| !document.is_null())
-    {
-        for field in ["apiVersion", "kind"] {
-            if !document[field].is_string() {
-                return Err(malformed(index + 1, format!("{field} is missing")));
-            }
-        }
-        if !document["metadata"]["name"].is_string() && !document["metadata"]["generateName"].is_string() {
-            return Err(malformed(index + 1, "metadata.name is missing".to_owned()));
-        }
-        let object =
-            serde_json::from_value(document).map_err(|error| malformed(index + 1, error.to_string()))?;
-        objects.push(object);
-    }
-    Ok(objects)
+    let objects = manifest::parse(text, origin)?.into_iter().enumerate();
+    objects
+        .map(|(index, object)| {
+            serde_json::from_value(object).map_err(|error| {
+                let malformed = Malformed {
+                    origin: origin.to_owned(),
+                    number: index + 1,
+                    reason: error.to_string(),
+                };
+                malformed.into()
+            })
+        })
+        .collect()
 }
 
 async fn api_of(client: &Client, object: &DynamicObject) -> kube::Result<Api<DynamicObject>> {
@@ -162,29 +143,6 @@ async fn create(client: &Client, object: &DynamicObject) -> kube::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use rstest::rstest;
-
-    #[test]
-    fn several_documents_and_empty_ones() {
-        let text = "---\napiVersion: v1\nkind: Pod\nmetadata: {name: a}\n---\n---\napiVersion: v1\nkind: Pod\nmetadata: {generateName: b-}\n";
-        assert_eq!(parse(text, "x").unwrap().len(), 2);
-        assert!(parse("", "x").unwrap().is_empty());
-    }
-
-    #[rstest]
-    #[case("kind: Pod\nmetadata: {name: a}\n", "document 1 of x: apiVersion is missing")]
-    #[case("apiVersion: v1\nmetadata: {name: a}\n", "kind is missing")]
-    #[case("apiVersion: v1\nkind: Pod\n", "metadata.name is missing")]
-    #[case(
-        "apiVersion: v1\nkind: Pod\nmetadata: {name: a}\n---\nkind: Pod\n",
-        "document 2 of x"
-    )]
-    #[case("a: [", "document 1 of x")]
-    #[case("just words", "apiVersion is missing")]
-    fn what_is_wrong_is_named(#[case] text: &str, #[case] said: &str) {
-        let error = parse(text, "x").unwrap_err().to_string();
-        assert!(error.contains(said) && !error.contains('\n'), "{error}");
-    }
 
     #[test]
     fn the_own_manifests_are_readable() {
@@ -196,7 +154,7 @@ mod tests {
                 .collect()
         };
         assert_eq!(
-            kinds(super::super::RBAC)
+            kinds(evenkeel_install::objects::RBAC)
                 .iter()
                 .filter(|kind| *kind == "ServiceAccount")
                 .count(),

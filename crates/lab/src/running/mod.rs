@@ -20,6 +20,7 @@ use crate::{
     switch::{Plan, Switch, SwitchError},
 };
 use evenkeel_apiserver::{ApiServer, Options, kubelet::KubeletOptions};
+use evenkeel_install::objects::{CRDS, POLICIES, RBAC};
 use evenkeel_net::file::WriteError;
 use evenkeel_net::pki::{PkiError, ServerNames};
 use kube::Client;
@@ -37,12 +38,6 @@ use timed::Outage;
 use tokio::net::TcpListener;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
-/// Custom resources.
-const CRDS: &str = include_str!("../../../../deploy/crds.yaml");
-/// Roles and ServiceAccounts of Evenkeel's processes.
-pub const RBAC: &str = include_str!("../../../../deploy/rbac.yaml");
-/// Which process may write which object.
-const POLICIES: &str = include_str!("../../../../deploy/policies.yaml");
 /// What virtual nodes may do.
 const VNODE: &str = include_str!("../../../../deploy/vnode.yaml");
 /// What is installed before anything runs, with the files it is from.

@@ -1,0 +1,155 @@
+//! Objects of an installation on a cluster: read, applied and deleted by kind and name.
+
+use crate::objects::PART_OF;
+use kube::api::{DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PropagationPolicy};
+use kube::core::{ApiResource, GroupVersionKind};
+use kube::{Api, Client, ResourceExt as _};
+use serde_json::Value;
+use std::fmt;
+
+/// Field manager of everything that an installation applies.
+const FIELD_MANAGER: &str = "evenkeel-install";
+
+/// Kind, name and namespace of an object.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Named {
+    resource: ApiResource,
+    pub(crate) namespace: Option<String>,
+    pub(crate) name: String,
+}
+
+impl fmt::Display for Named {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.namespace {
+            Some(namespace) => write!(f, "{} {namespace}/{}", self.resource.kind, self.name),
+            None => write!(f, "{} {}", self.resource.kind, self.name),
+        }
+    }
+}
+
+impl Named {
+    pub(crate) fn new(api_version: &str, kind: &str, namespace: Option<&str>, name: &str) -> Self {
+        let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
+        Self {
+            resource: ApiResource::from_gvk(&GroupVersionKind::gvk(group, version, kind)),
+            namespace: namespace.map(str::to_owned),
+            name: name.to_owned(),
+        }
+    }
+
+    /// Of an object that names its kind.
+    pub(crate) fn of(object: &Value) -> Self {
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        let metadata = &object["metadata"];
+        Self::new(
+            &text(&object["apiVersion"]),
+            &text(&object["kind"]),
+            metadata["namespace"].as_str(),
+            &text(&metadata["name"]),
+        )
+    }
+
+    pub(crate) fn kind(&self) -> &str {
+        &self.resource.kind
+    }
+
+    /// Group and plural, as rights name it.
+    pub(crate) fn group_and_plural(&self) -> (&str, &str) {
+        (&self.resource.group, &self.resource.plural)
+    }
+
+    fn api(&self, client: &Client) -> Api<DynamicObject> {
+        match &self.namespace {
+            Some(namespace) => Api::namespaced_with(client.clone(), namespace, &self.resource),
+            None => Api::all_with(client.clone(), &self.resource),
+        }
+    }
+
+    /// The object; `None` where there is none, or no such kind.
+    pub(crate) async fn get(&self, client: &Client) -> kube::Result<Option<Value>> {
+        let found = self.api(client).get_opt(&self.name).await?;
+        found.map(to_value).transpose()
+    }
+
+    /// Deletes it, with what depends on it; what is gone already is no failure.
+    pub(crate) async fn delete(&self, client: &Client) -> kube::Result<()> {
+        let params = DeleteParams {
+            propagation_policy: Some(PropagationPolicy::Background),
+            ..DeleteParams::default()
+        };
+        match self.api(client).delete(&self.name, &params).await {
+            Ok(_) => Ok(()),
+            Err(kube::Error::Api(status)) if status.code == 404 => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Every object of its kind that is part of an installation, in all namespaces.
+    pub(crate) async fn parts(&self, client: &Client) -> kube::Result<Vec<Self>> {
+        let all: Api<DynamicObject> = Api::all_with(client.clone(), &self.resource);
+        let marked = ListParams::default().labels(&format!("{}={}", PART_OF.0, PART_OF.1));
+        match all.list_metadata(&marked).await {
+            Ok(found) => Ok(found
+                .into_iter()
+                .map(|object| Self {
+                    resource: self.resource.clone(),
+                    namespace: object.namespace(),
+                    name: object.name_any(),
+                })
+                .collect()),
+            // No such kind: an old server, or one of ours that is gone.
+            Err(kube::Error::Api(status)) if status.code == 404 => Ok(Vec::new()),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// All objects of its kind in its namespace.
+    pub(crate) async fn siblings(&self, client: &Client) -> kube::Result<Vec<Value>> {
+        let found = self.api(client).list(&ListParams::default()).await?;
+        found.into_iter().map(to_value).collect()
+    }
+
+    /// Merges a patch into it.
+    pub(crate) async fn merge(&self, client: &Client, patch: &Value) -> kube::Result<()> {
+        let params = PatchParams {
+            field_manager: Some(FIELD_MANAGER.to_owned()),
+            ..PatchParams::default()
+        };
+        self.api(client)
+            .patch(&self.name, &params, &Patch::Merge(patch))
+            .await
+            .map(drop)
+    }
+}
+
+fn to_value(object: DynamicObject) -> kube::Result<Value> {
+    serde_json::to_value(object).map_err(kube::Error::SerdeError)
+}
+
+/// Applies an object, whoever owned its fields before; with `dry_run` the server says what would become of
+/// it, and changes nothing.
+pub(crate) async fn apply(client: &Client, object: &Value, dry_run: bool) -> kube::Result<()> {
+    let named = Named::of(object);
+    let params = PatchParams {
+        dry_run,
+        ..PatchParams::apply(FIELD_MANAGER).force()
+    };
+    named
+        .api(client)
+        .patch(&named.name, &params, &Patch::Apply(object))
+        .await
+        .map(drop)
+}
+
+/// What the server said, without the words around it.
+pub(crate) fn said(error: &kube::Error) -> String {
+    match error {
+        kube::Error::Api(status) => status.message.split_whitespace().collect::<Vec<_>>().join(" "),
+        other => evenkeel_net::log::causes(other),
+    }
+}
+
+/// Whether the server refused for want of rights.
+pub(crate) fn is_forbidden(error: &kube::Error) -> bool {
+    matches!(error, kube::Error::Api(status) if status.code == 403)
+}

@@ -1,0 +1,74 @@
+//! What a diagnosis is made from.
+
+use crate::objects::Options;
+use crate::rollout::Sight;
+use jiff::Timestamp;
+use serde_json::Value;
+use std::collections::BTreeSet;
+
+/// Whether the API server reaches the webhook's Service.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Reach {
+    /// Nobody could try.
+    #[default]
+    Unknown,
+    /// The webhook answered it.
+    Answers,
+    /// It did not, for this reason.
+    Fails(String),
+}
+
+/// Everything that was read. Lists that could not be read are empty, and `troubles` says so.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Facts {
+    /// By this machine's clock.
+    pub(crate) now: Timestamp,
+    /// By the API server's.
+    pub(crate) server_time: Option<Timestamp>,
+    pub(crate) version_note: Option<String>,
+    pub(crate) version_refused: Option<String>,
+    /// What is installed; `None`: nothing.
+    pub(crate) options: Option<Options>,
+    /// Why an installation would be refused.
+    pub(crate) refused: Option<String>,
+    /// Evenkeel's namespace.
+    pub(crate) namespace: Value,
+    pub(crate) nodes: Vec<Value>,
+    /// Pods of the whole cluster.
+    pub(crate) pods: Vec<Value>,
+    pub(crate) agents: Vec<Value>,
+    /// Leases of Evenkeel's namespace.
+    pub(crate) leases: Vec<Value>,
+    /// Leases of nodes.
+    pub(crate) node_leases: Vec<Value>,
+    pub(crate) crds: Vec<Value>,
+    /// Kind and name of admission policies and their bindings.
+    pub(crate) policies: BTreeSet<(String, String)>,
+    pub(crate) webhook: Option<Value>,
+    pub(crate) reach: Reach,
+    /// How often the API server has gone on without the webhook.
+    pub(crate) fail_open: Option<u64>,
+    /// There is an account kube-system/node-controller.
+    pub(crate) has_node_controller_account: bool,
+    /// Evenkeel's workloads and their pods.
+    pub(crate) sight: Sight,
+    /// What could not be read, and why.
+    pub(crate) troubles: Vec<String>,
+}
+
+impl Facts {
+    /// A setting of the controller, from its flags or its environment.
+    pub(crate) fn controller_setting(&self, flag: &str, variable: &str) -> Option<String> {
+        let container = self
+            .sight
+            .deployment
+            .pointer("/spec/template/spec/containers/0")?;
+        let args = container["args"].as_array().into_iter().flatten();
+        let mut given = args.filter_map(|arg| arg.as_str()?.strip_prefix(flag)?.strip_prefix('='));
+        let variables = container["env"].as_array().into_iter().flatten();
+        let mut set = variables
+            .filter(|entry| entry["name"] == variable)
+            .filter_map(|entry| entry["value"].as_str());
+        given.next().or_else(|| set.next()).map(str::to_owned)
+    }
+}

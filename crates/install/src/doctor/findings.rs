@@ -1,0 +1,409 @@
+//! What is wrong with a cluster or an installation, as a list of findings. Pure.
+
+use super::facts::{Facts, Reach};
+use super::nodes::{agents, clocks, ports, stock_controllers, zones};
+use crate::objects::{CONTROLLER, Options, objects};
+use crate::rollout::{Progress, progress};
+use evenkeel_api::names::{self, annotations};
+use serde::Serialize;
+use serde_json::Value;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Names that a finding lists; further ones are counted.
+const NAMED: usize = 3;
+/// A replica's Lease that was not renewed for this many seconds shows nothing any more.
+const SILENT_SECONDS: i64 = 15;
+
+/// How bad it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Severity {
+    /// Evenkeel does not work.
+    Error,
+    /// It protects less than it could.
+    Warning,
+    /// Good to know.
+    Note,
+}
+
+/// One thing, and what to do about it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Finding {
+    /// How bad it is.
+    pub severity: Severity,
+    /// Which check found it.
+    pub check: &'static str,
+    /// What is wrong, and where.
+    pub problem: String,
+    /// What to do.
+    pub fix: String,
+}
+
+/// All findings, the worst first.
+pub(crate) fn findings(facts: &Facts) -> Vec<Finding> {
+    let mut found = Found::default();
+    let checks: [fn(&Facts, &mut Found); 12] = [
+        readable,
+        installed,
+        custom_resources,
+        policies,
+        workloads,
+        replicas,
+        webhook,
+        agents,
+        zones,
+        stock_controllers,
+        ports,
+        clocks,
+    ];
+    for check in checks {
+        check(facts, &mut found);
+    }
+    let mut findings = found.0;
+    findings.sort_by_key(|finding| finding.severity);
+    findings
+}
+
+#[derive(Default)]
+pub(super) struct Found(Vec<Finding>);
+
+impl Found {
+    fn add(
+        &mut self,
+        severity: Severity,
+        check: &'static str,
+        problem: impl Into<String>,
+        fix: impl Into<String>,
+    ) {
+        self.0.push(Finding {
+            severity,
+            check,
+            problem: problem.into(),
+            fix: fix.into(),
+        });
+    }
+
+    pub(super) fn error(&mut self, check: &'static str, problem: impl Into<String>, fix: impl Into<String>) {
+        self.add(Severity::Error, check, problem, fix);
+    }
+
+    pub(super) fn warning(
+        &mut self,
+        check: &'static str,
+        problem: impl Into<String>,
+        fix: impl Into<String>,
+    ) {
+        self.add(Severity::Warning, check, problem, fix);
+    }
+
+    pub(super) fn note(&mut self, check: &'static str, problem: impl Into<String>, fix: impl Into<String>) {
+        self.add(Severity::Note, check, problem, fix);
+    }
+}
+
+pub(super) fn name(object: &Value) -> &str {
+    object["metadata"]["name"].as_str().unwrap_or_default()
+}
+
+pub(super) fn labels(object: &Value) -> BTreeMap<String, String> {
+    let labels = object["metadata"]["labels"].as_object().into_iter().flatten();
+    labels
+        .filter_map(|(key, value)| Some((key.clone(), value.as_str()?.to_owned())))
+        .collect()
+}
+
+/// `a, b, c and 4 more`.
+pub(super) fn listed<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
+    let all: Vec<&str> = names.into_iter().collect();
+    let first = all[..all.len().min(NAMED)].join(", ");
+    match all.len().checked_sub(NAMED) {
+        Some(more) if more > 0 => format!("{first} and {more} more"),
+        _ => first,
+    }
+}
+
+fn readable(facts: &Facts, found: &mut Found) {
+    for trouble in &facts.troubles {
+        found.warning(
+            "rights",
+            format!("cannot read {trouble}"),
+            "run doctor with the rights of a cluster reader",
+        );
+    }
+    if let Some(note) = &facts.version_note {
+        found.warning(
+            "version",
+            note.clone(),
+            "begin with mode observe, and read the CHANGELOG for the versions that were tried",
+        );
+    }
+    if let Some(why) = &facts.version_refused {
+        found.error("version", why.clone(), "upgrade the cluster first");
+    }
+}
+
+fn installed(facts: &Facts, found: &mut Found) {
+    let Some(options) = &facts.options else {
+        match &facts.refused {
+            Some(why) => found.error(
+                "install",
+                format!("evenkeel install would stop: {why}"),
+                "see the reason",
+            ),
+            None => found.note(
+                "install",
+                "Evenkeel is not installed; evenkeel install would be taken",
+                "evenkeel install",
+            ),
+        }
+        return;
+    };
+    if options.mode == "observe" {
+        found.note(
+            "mode",
+            "mode observe: Evenkeel decides, records and explains, and changes nothing",
+            "evenkeel upgrade --mode act, once `evenkeel status incidents` shows what you expect",
+        );
+    }
+    let why = facts.namespace["metadata"]["annotations"][annotations::PAUSE].as_str();
+    if let Some(why) = why {
+        found.warning(
+            "pause",
+            format!(
+                "Evenkeel is paused: {}",
+                if why.is_empty() { "no reason given" } else { why }
+            ),
+            format!(
+                "kubectl annotate namespace {} {}-",
+                options.namespace,
+                annotations::PAUSE
+            ),
+        );
+    }
+}
+
+fn custom_resources(facts: &Facts, found: &mut Found) {
+    if facts.options.is_none() {
+        return;
+    }
+    let all = objects(&Options::default());
+    let ours = all
+        .iter()
+        .filter(|object| object["kind"] == "CustomResourceDefinition");
+    let (mut missing, mut older) = (Vec::new(), Vec::new());
+    for ours in ours {
+        match facts.crds.iter().find(|crd| name(crd) == name(ours)) {
+            None => missing.push(name(ours)),
+            Some(crd) if !says(&crd["spec"]["versions"], &ours["spec"]["versions"]) => older.push(name(ours)),
+            Some(_) => {}
+        }
+    }
+    if !missing.is_empty() {
+        found.error(
+            "crds",
+            format!("the cluster has no {}", listed(missing)),
+            "evenkeel upgrade",
+        );
+    }
+    if !older.is_empty() {
+        found.warning(
+            "crds",
+            format!("of another version of Evenkeel: {}", listed(older)),
+            "evenkeel upgrade",
+        );
+    }
+}
+
+/// Whether `present` says everything that `wanted` says; servers add fields with defaults.
+fn says(present: &Value, wanted: &Value) -> bool {
+    match (present, wanted) {
+        (Value::Object(present), Value::Object(wanted)) => wanted
+            .iter()
+            .all(|(key, wanted)| says(present.get(key).unwrap_or(&Value::Null), wanted)),
+        (Value::Array(present), Value::Array(wanted)) => {
+            present.len() == wanted.len()
+                && present
+                    .iter()
+                    .zip(wanted)
+                    .all(|(present, wanted)| says(present, wanted))
+        }
+        // The same number can be written in several ways.
+        (Value::Number(present), Value::Number(wanted)) => present.as_f64() == wanted.as_f64(),
+        (present, wanted) => present == wanted,
+    }
+}
+
+fn policies(facts: &Facts, found: &mut Found) {
+    if facts.options.is_none() {
+        return;
+    }
+    let all = objects(&Options::default());
+    let missing = all.iter().filter(|object| {
+        let kind = object["kind"].as_str().unwrap_or_default();
+        kind.starts_with("ValidatingAdmissionPolicy")
+            && !facts
+                .policies
+                .contains(&(kind.to_owned(), name(object).to_owned()))
+    });
+    let missing: Vec<&str> = missing.map(name).collect();
+    if !missing.is_empty() {
+        found.error(
+            "policies",
+            format!(
+                "admission policies are missing, so that one hostile node can write for all others: {}",
+                listed(missing)
+            ),
+            "evenkeel upgrade",
+        );
+    }
+}
+
+fn workloads(facts: &Facts, found: &mut Found) {
+    if facts.options.is_none() {
+        return;
+    }
+    match progress(&facts.sight) {
+        Progress::Done(_) => {}
+        Progress::Enough(why) | Progress::Waiting(why) => {
+            found.warning(
+                "workloads",
+                why,
+                "kubectl get pods in Evenkeel's namespace; a node that is down explains its own agent",
+            );
+        }
+        Progress::Failed(why) => found.error("workloads", why, "mend the reason, then evenkeel upgrade"),
+    }
+    let version = env!("CARGO_PKG_VERSION");
+    let other = facts
+        .agents
+        .iter()
+        .filter(|agent| agent["spec"]["version"] != version);
+    let other: Vec<&str> = other.map(name).collect();
+    if !other.is_empty() {
+        found.warning(
+            "versions",
+            format!(
+                "agents of another version than this command ({version}): {}",
+                listed(other)
+            ),
+            "evenkeel upgrade, or use the command of that version",
+        );
+    }
+}
+
+fn replicas(facts: &Facts, found: &mut Found) {
+    let Some(options) = &facts.options else {
+        return;
+    };
+    let now = facts.server_time.unwrap_or(facts.now).as_second();
+    let works = |lease: &&Value| {
+        let renewed = lease["spec"]["renewTime"]
+            .as_str()
+            .and_then(|time| time.parse::<jiff::Timestamp>().ok());
+        name(lease).starts_with(names::REPLICA_LEASE_PREFIX)
+            && renewed.is_some_and(|renewed| now - renewed.as_second() < SILENT_SECONDS)
+    };
+    match facts.leases.iter().filter(works).count() {
+        0 => found.error(
+            "controllers",
+            "no controller works: stock Kubernetes acts alone",
+            format!(
+                "kubectl -n {} get pods; kubectl -n {0} logs deployment/{CONTROLLER}",
+                options.namespace
+            ),
+        ),
+        1 => found.warning(
+            "controllers",
+            "one controller works alone: while it starts again, nobody corrects what stock Kubernetes does",
+            "give the second one a node: see why its pod does not run, or --controller-nodes",
+        ),
+        _ => {}
+    }
+    let of_controller = |pod: &&Value| {
+        labels(pod)
+            .get("app.kubernetes.io/component")
+            .is_some_and(|is| is == "controller")
+    };
+    let hosts: Vec<&str> = facts
+        .sight
+        .pods
+        .iter()
+        .filter(of_controller)
+        .filter_map(|pod| pod["spec"]["nodeName"].as_str())
+        .collect();
+    let distinct: BTreeSet<&&str> = hosts.iter().collect();
+    if distinct.len() < hosts.len() {
+        found.warning(
+            "controllers",
+            format!("several controllers run on {}", listed(hosts.iter().copied())),
+            "evenkeel upgrade; its Deployment keeps them apart",
+        );
+    }
+    let judged: BTreeSet<&str> = facts
+        .nodes
+        .iter()
+        .filter(|node| is_member(facts, node))
+        .map(name)
+        .collect();
+    let others_exist = facts.nodes.iter().any(|node| !judged.contains(name(node)));
+    let edge: Vec<&str> = hosts
+        .iter()
+        .copied()
+        .filter(|host| judged.contains(host))
+        .collect();
+    if !edge.is_empty() && others_exist {
+        found.warning(
+            "controllers",
+            format!("a controller runs on a node that it judges: {}", listed(edge)),
+            "evenkeel upgrade --controller-nodes KEY=VALUE with a label of nodes beside the API server",
+        );
+    }
+}
+
+/// Whether a node can be in a roster.
+pub(super) fn is_member(facts: &Facts, node: &Value) -> bool {
+    let labels = labels(node);
+    names::kept_out_of_rosters(&labels).is_none() && zone(facts, &labels).is_some()
+}
+
+pub(super) fn zone(facts: &Facts, labels: &BTreeMap<String, String>) -> Option<String> {
+    let options = facts.options.as_ref();
+    let named = options.and_then(|options| options.zone_default.as_deref());
+    let edge = options
+        .filter(|options| options.profile == "edge")
+        .map(|_| names::DEFAULT_ZONE);
+    names::zone_of(labels, named.or(edge))
+}
+
+fn webhook(facts: &Facts, found: &mut Found) {
+    if facts.options.is_none() {
+        return;
+    }
+    if facts.webhook.is_none() {
+        found.error(
+            "webhook",
+            "the webhook is not registered: pods of nodes that are cut off lose their endpoints",
+            "see the log of the controller; it registers the webhook itself",
+        );
+    }
+    match &facts.reach {
+        Reach::Unknown => {}
+        Reach::Answers => {}
+        Reach::Fails(why) => found.error(
+            "webhook",
+            format!("the API server does not reach the webhook: {why}"),
+            "let the API server's hosts reach the controllers' pods at TCP port 9443 (network policies, firewalls, the pod network of the control plane)",
+        ),
+    }
+    if let Some(count) = facts.fail_open.filter(|count| *count > 0) {
+        found.warning(
+            "webhook",
+            format!("the API server has gone on without the webhook's answer {count} times since it started"),
+            "see whether the number grows; if it does, the webhook is too slow or not reached",
+        );
+    }
+}
+
+#[cfg(test)]
+#[path = "findings_tests.rs"]
+mod tests;

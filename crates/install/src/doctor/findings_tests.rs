@@ -1,0 +1,218 @@
+use super::*;
+use crate::rollout::Sight;
+use rstest::rstest;
+use serde_json::json;
+
+const NOW: &str = "2026-11-28T02:00:00Z";
+
+fn node(name: &str, more: Value) -> Value {
+    let mut labels = json!({"topology.kubernetes.io/zone": "shore"});
+    if let (Some(labels), Some(more)) = (labels.as_object_mut(), more.as_object()) {
+        labels.extend(more.clone());
+        labels.retain(|_, value| !value.is_null());
+    }
+    json!({"metadata": {"name": name, "labels": labels}})
+}
+
+fn agent(name: &str) -> Value {
+    json!({
+        "metadata": {"name": name},
+        "spec": {"version": env!("CARGO_PKG_VERSION"), "kubelet": {"address": "10.0.0.1:10250"}},
+        "status": {"cell": "shore"},
+    })
+}
+
+fn pod(component: &str, node: &str) -> Value {
+    json!({
+        "metadata": {"name": component, "namespace": "evenkeel-system", "labels": {"app.kubernetes.io/component": component}},
+        "spec": {"nodeName": node},
+    })
+}
+
+fn replica(name: &str, renewed: &str) -> Value {
+    json!({"metadata": {"name": format!("evenkeel-controller-replica-{name}")}, "spec": {"renewTime": renewed}})
+}
+
+/// An installation on three nodes and one of the control plane, of which nothing is to be said.
+fn healthy() -> Facts {
+    let options = Options {
+        mode: "act".to_owned(),
+        ..Options::default()
+    };
+    let all = objects(&options);
+    let of_kind = |kind: &str| {
+        all.iter()
+            .filter(|object| object["kind"] == kind)
+            .cloned()
+            .collect::<Vec<_>>()
+    };
+    let workload = |kind: &str, status: Value| {
+        let mut object = of_kind(kind).remove(0);
+        object["status"] = status;
+        object
+    };
+    let members = ["shore-1", "shore-2", "shore-3"];
+    let mut nodes: Vec<Value> = members.iter().map(|name| node(name, json!({}))).collect();
+    for name in ["cloud-1", "cloud-2"] {
+        nodes.push(node(name, json!({"node-role.kubernetes.io/control-plane": ""})));
+    }
+    let now: jiff::Timestamp = NOW.parse().unwrap();
+    Facts {
+        now,
+        server_time: Some(now),
+        nodes,
+        agents: members.iter().map(|name| agent(name)).collect(),
+        leases: vec![
+            replica("a", "2026-11-28T01:59:58Z"),
+            replica("b", "2026-11-28T01:59:50Z"),
+        ],
+        crds: of_kind("CustomResourceDefinition"),
+        policies: all
+            .iter()
+            .map(|object| {
+                (
+                    object["kind"].as_str().unwrap().to_owned(),
+                    name(object).to_owned(),
+                )
+            })
+            .collect(),
+        webhook: Some(json!({})),
+        reach: Reach::Answers,
+        has_node_controller_account: true,
+        sight: Sight {
+            deployment: workload(
+                "Deployment",
+                json!({"observedGeneration": 1, "updatedReplicas": 2, "availableReplicas": 2}),
+            ),
+            daemon_set: workload(
+                "DaemonSet",
+                json!({
+                    "observedGeneration": 1, "desiredNumberScheduled": 5, "updatedNumberScheduled": 5, "numberAvailable": 5,
+                }),
+            ),
+            pods: vec![pod("controller", "cloud-1"), pod("controller", "cloud-2")],
+        },
+        options: Some(options),
+        ..Facts::default()
+    }
+}
+
+#[test]
+fn nothing_is_said_of_an_installation_that_is_well() {
+    assert_eq!(findings(&healthy()), []);
+}
+
+/// One change of a healthy installation, how bad it is, its check, and words of what is said.
+#[rstest]
+#[case(|f: &mut Facts| f.troubles.push("pods: forbidden".to_owned()), Severity::Warning, "rights", "cannot read pods")]
+#[case(|f: &mut Facts| f.version_note = Some("1.40".to_owned()), Severity::Warning, "version", "1.40")]
+#[case(|f: &mut Facts| f.version_refused = Some("1.20".to_owned()), Severity::Error, "version", "1.20")]
+#[case(|f: &mut Facts| f.options.as_mut().unwrap().mode = "observe".to_owned(), Severity::Note, "mode", "observe")]
+#[case(|f: &mut Facts| f.namespace = json!({"metadata": {"annotations": {"evenkeel.io/pause": "storm"}}}), Severity::Warning, "pause", "storm")]
+#[case(|f: &mut Facts| f.crds.truncate(5), Severity::Error, "crds", "the cluster has no nodeincidents")]
+#[case(|f: &mut Facts| f.crds[0]["spec"]["versions"][0]["schema"] = json!({}), Severity::Warning, "crds", "another version")]
+#[case(|f: &mut Facts| f.policies.retain(|(_, name)| name != "evenkeel-zonereport"), Severity::Error, "policies", "evenkeel-zonereport")]
+#[case(|f: &mut Facts| f.sight.daemon_set["status"]["numberAvailable"] = json!(3), Severity::Warning, "workloads", "3 of 5 agents")]
+#[case(|f: &mut Facts| f.agents[0]["spec"]["version"] = json!("0.0.1"), Severity::Warning, "versions", "shore-1")]
+#[case(|f: &mut Facts| f.leases.truncate(0), Severity::Error, "controllers", "no controller works")]
+#[case(|f: &mut Facts| f.leases[1]["spec"]["renewTime"] = json!("2026-11-28T01:50:00Z"), Severity::Warning, "controllers", "works alone")]
+#[case(|f: &mut Facts| f.sight.pods[1]["spec"]["nodeName"] = json!("cloud-1"), Severity::Warning, "controllers", "several controllers")]
+#[case(|f: &mut Facts| f.sight.pods[1]["spec"]["nodeName"] = json!("shore-1"), Severity::Warning, "controllers", "a node that it judges: shore-1")]
+#[case(|f: &mut Facts| f.webhook = None, Severity::Error, "webhook", "not registered")]
+#[case(|f: &mut Facts| f.reach = Reach::Fails("timeout".to_owned()), Severity::Error, "webhook", "timeout")]
+#[case(|f: &mut Facts| f.fail_open = Some(3), Severity::Warning, "webhook", "3 times")]
+#[case(|f: &mut Facts| drop(f.agents.remove(1)), Severity::Warning, "agents", "registered on shore-2")]
+#[case(|f: &mut Facts| f.agents[0]["spec"]["checkProblem"] = json!("icmp"), Severity::Warning, "agents", "checks: shore-1")]
+#[case(|f: &mut Facts| f.agents[0]["spec"]["kubelet"] = Value::Null, Severity::Warning, "agents", "the kubelet of shore-1")]
+#[case(|f: &mut Facts| f.agents[0]["status"]["cell"] = json!(""), Severity::Warning, "agents", "no cell yet: shore-1")]
+#[case(|f: &mut Facts| f.nodes.push(node("x", json!({"topology.kubernetes.io/zone": null}))), Severity::Warning, "zones", "in no zone")]
+#[case(|f: &mut Facts| { f.nodes.remove(0); f.agents.remove(0); }, Severity::Warning, "zones", "two nodes")]
+#[case(|f: &mut Facts| { f.nodes.drain(..2); f.agents.drain(..2); }, Severity::Warning, "zones", "one node")]
+#[case(|f: &mut Facts| f.has_node_controller_account = false, Severity::Warning, "node-controller", "another user")]
+#[case(|f: &mut Facts| f.now = "2026-11-28T02:00:09Z".parse().unwrap(), Severity::Warning, "clock", "9 s")]
+#[case(|f: &mut Facts| f.node_leases = vec![lease("2026-11-28T02:03:00Z")], Severity::Note, "clock", "shore-1 by 180 s")]
+#[case(|f: &mut Facts| f.pods = vec![taker()], Severity::Error, "ports", "UDP port 7959")]
+#[case(|f: &mut Facts| f.pods = vec![tolerant(); 3], Severity::Warning, "tolerations", "for 60 s")]
+fn what_is_wrong_is_found_alone(
+    #[case] change: fn(&mut Facts),
+    #[case] severity: Severity,
+    #[case] check: &str,
+    #[case] words: &str,
+) {
+    let mut facts = healthy();
+    change(&mut facts);
+    let found = findings(&facts);
+    assert_eq!(found.len(), 1, "{found:?}");
+    assert_eq!((found[0].severity, found[0].check), (severity, check));
+    assert!(found[0].problem.contains(words), "{found:?}");
+    assert!(!found[0].fix.is_empty());
+}
+
+fn lease(renewed: &str) -> Value {
+    json!({"metadata": {"name": "shore-1", "managedFields": [{"time": NOW}]}, "spec": {"renewTime": renewed}})
+}
+
+fn taker() -> Value {
+    json!({
+        "metadata": {"name": "dns", "namespace": "theirs"},
+        "spec": {"containers": [{"ports": [{"hostPort": 7959, "protocol": "UDP"}, {"hostPort": 9851, "protocol": "UDP"}]}]},
+    })
+}
+
+fn tolerant() -> Value {
+    json!({"spec": {"tolerations": [{"key": "node.kubernetes.io/unreachable", "tolerationSeconds": 60}]}})
+}
+
+#[test]
+fn a_setting_in_the_environment_of_the_controller_counts() {
+    let mut facts = healthy();
+    facts.pods = vec![tolerant(); 3];
+    let container = facts
+        .sight
+        .deployment
+        .pointer_mut("/spec/template/spec/containers/0/env")
+        .unwrap();
+    let set = json!({"name": "EVENKEEL_DEFAULT_UNREACHABLE_TOLERATION_SECONDS", "value": "60"});
+    container.as_array_mut().unwrap().push(set);
+    assert_eq!(findings(&facts), []);
+}
+
+#[test]
+fn before_an_installation_it_is_said_whether_one_would_be_taken() {
+    let mut facts = Facts {
+        nodes: healthy().nodes,
+        has_node_controller_account: true,
+        ..Facts::default()
+    };
+    let found = findings(&facts);
+    assert_eq!(
+        (found.len(), found[0].severity, found[0].check),
+        (1, Severity::Note, "install")
+    );
+    facts.refused = Some("you may not apply ClusterRole x".to_owned());
+    let found = findings(&facts);
+    assert_eq!(
+        (found.len(), found[0].severity, found[0].check),
+        (1, Severity::Error, "install")
+    );
+}
+
+#[test]
+fn the_worst_comes_first_and_long_lists_are_cut() {
+    let mut facts = healthy();
+    facts.options.as_mut().unwrap().mode = "observe".to_owned();
+    facts.leases.clear();
+    for number in 0..9 {
+        facts.nodes.push(node(
+            &format!("x-{number}"),
+            json!({"topology.kubernetes.io/zone": null}),
+        ));
+    }
+    let found = findings(&facts);
+    let order: Vec<Severity> = found.iter().map(|finding| finding.severity).collect();
+    assert_eq!(order, [Severity::Error, Severity::Warning, Severity::Note]);
+    assert!(
+        found[1].problem.ends_with("x-0, x-1, x-2 and 6 more"),
+        "{found:?}"
+    );
+}

@@ -1,0 +1,213 @@
+//! What `evenkeel doctor` reads: with the rights of whoever asks, and nothing is changed.
+
+use super::facts::{Facts, Reach};
+use crate::cluster::{Named, said};
+use crate::install::InstallError;
+use crate::objects::{AGENT, CONTROLLER, Options, objects, options_of};
+use crate::preflight;
+use crate::rollout::Sight;
+use evenkeel_api::names;
+use http::Request;
+use http::header::{CONTENT_TYPE, DATE};
+use jiff::Timestamp;
+use jiff::fmt::rfc2822;
+use kube::Client;
+use kube::client::Body;
+use serde_json::Value;
+use std::collections::BTreeSet;
+
+const ADMISSION: &str = "admissionregistration.k8s.io/v1";
+const METRIC: &str = "apiserver_admission_webhook_fail_open_count";
+
+/// Reads everything. Fails where the API server cannot be asked at all.
+pub(super) async fn facts(client: &Client) -> Result<Facts, InstallError> {
+    let mut facts = Facts {
+        now: now(),
+        ..Facts::default()
+    };
+    match preflight::version(client).await {
+        Ok(note) => facts.version_note = note,
+        Err(InstallError::Refused(why)) => facts.version_refused = Some(why),
+        Err(error) => return Err(error),
+    }
+    facts.server_time = server_time(client).await;
+    let mut reader = Reader {
+        client,
+        troubles: Vec::new(),
+    };
+    facts.nodes = reader.all("v1", "Node", None).await;
+    facts.pods = reader.all("v1", "Pod", None).await;
+    facts.node_leases = reader
+        .all(
+            "coordination.k8s.io/v1",
+            "Lease",
+            Some(names::NODE_LEASE_NAMESPACE),
+        )
+        .await;
+    facts.has_node_controller_account = reader
+        .one("v1", "ServiceAccount", Some("kube-system"), "node-controller")
+        .await
+        .is_some();
+    match preflight::home(client).await {
+        Ok(Some(home)) => installed(&mut reader, &mut facts, &home).await,
+        Ok(None) => facts.refused = refusal(client).await,
+        Err(error) => reader.troubles.push(error.to_string()),
+    }
+    facts.troubles = reader.troubles;
+    Ok(facts)
+}
+
+async fn installed(reader: &mut Reader<'_>, facts: &mut Facts, home: &str) {
+    let in_home = Some(home);
+    facts.sight = Sight {
+        deployment: reader
+            .one("apps/v1", "Deployment", in_home, CONTROLLER)
+            .await
+            .unwrap_or_default(),
+        daemon_set: reader
+            .one("apps/v1", "DaemonSet", in_home, AGENT)
+            .await
+            .unwrap_or_default(),
+        pods: facts
+            .pods
+            .iter()
+            .filter(|pod| pod["metadata"]["namespace"] == home)
+            .cloned()
+            .collect(),
+    };
+    let told = options_of(&facts.sight.deployment, &facts.sight.daemon_set);
+    facts.options = Some(told.unwrap_or_else(|| Options {
+        namespace: home.to_owned(),
+        ..Options::default()
+    }));
+    facts.namespace = reader
+        .one("v1", "Namespace", None, home)
+        .await
+        .unwrap_or_default();
+    facts.leases = reader.all("coordination.k8s.io/v1", "Lease", in_home).await;
+    let ours = format!("{}/{}", names::GROUP, names::VERSION);
+    facts.agents = reader.all(&ours, "AgentStatus", None).await;
+    facts.crds = reader
+        .all("apiextensions.k8s.io/v1", "CustomResourceDefinition", None)
+        .await;
+    facts.policies = policies(reader).await;
+    facts.webhook = reader
+        .one(
+            ADMISSION,
+            "MutatingWebhookConfiguration",
+            None,
+            names::WEBHOOK_CONFIGURATION,
+        )
+        .await;
+    facts.reach = reach(reader.client, home).await;
+    facts.fail_open = fail_open(reader.client).await;
+}
+
+async fn policies(reader: &mut Reader<'_>) -> BTreeSet<(String, String)> {
+    let mut found = BTreeSet::new();
+    for kind in ["ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"] {
+        for object in reader.all(ADMISSION, kind, None).await {
+            let name = object["metadata"]["name"].as_str().unwrap_or_default();
+            found.insert((kind.to_owned(), name.to_owned()));
+        }
+    }
+    found
+}
+
+#[allow(clippy::disallowed_methods, reason = "the shell reads the clock")]
+fn now() -> Timestamp {
+    Timestamp::now()
+}
+
+struct Reader<'a> {
+    client: &'a Client,
+    troubles: Vec<String>,
+}
+
+impl Reader<'_> {
+    async fn all(&mut self, api_version: &str, kind: &str, namespace: Option<&str>) -> Vec<Value> {
+        let named = Named::new(api_version, kind, namespace, "");
+        named.siblings(self.client).await.unwrap_or_else(|error| {
+            self.troubles
+                .push(format!("objects of kind {kind}: {}", said(&error)));
+            Vec::new()
+        })
+    }
+
+    async fn one(
+        &mut self,
+        api_version: &str,
+        kind: &str,
+        namespace: Option<&str>,
+        name: &str,
+    ) -> Option<Value> {
+        let named = Named::new(api_version, kind, namespace, name);
+        named.get(self.client).await.unwrap_or_else(|error| {
+            self.troubles.push(format!("{named}: {}", said(&error)));
+            None
+        })
+    }
+}
+
+/// Why an installation would be refused, if it would.
+async fn refusal(client: &Client) -> Option<String> {
+    let options = Options::default();
+    let tried = async {
+        let is_there = preflight::namespace(client, &options.namespace).await?;
+        let absent = (!is_there).then_some(options.namespace.as_str());
+        preflight::acceptance(client, objects(&options), absent, &mut Vec::new()).await
+    };
+    tried.await.err().map(|error| match error {
+        InstallError::Refused(why) => why,
+        other => other.to_string(),
+    })
+}
+
+/// The API server's clock, as its answers say.
+async fn server_time(client: &Client) -> Option<Timestamp> {
+    let request = Request::get("/version").body(Body::empty()).ok()?;
+    let response = client.send(request).await.ok()?;
+    let date = response.headers().get(DATE)?.to_str().ok()?;
+    rfc2822::DateTimeParser::new().parse_timestamp(date).ok()
+}
+
+/// Has the API server itself ask the webhook's Service. Whatever the webhook says, it was reached; what the
+/// API server says is a Status.
+async fn reach(client: &Client, home: &str) -> Reach {
+    let path = format!("/api/v1/namespaces/{home}/services/https:evenkeel-webhook:443/proxy/readyz");
+    let Ok(request) = Request::get(path).body(Body::empty()) else {
+        return Reach::Unknown;
+    };
+    let response = match client.send(request).await {
+        Ok(response) => response,
+        Err(error) => return Reach::Fails(said(&error)),
+    };
+    let by_the_server = response
+        .headers()
+        .get(CONTENT_TYPE)
+        .is_some_and(|kind| kind.as_bytes().starts_with(b"application/json"));
+    if response.status().is_success() || !by_the_server {
+        return Reach::Answers;
+    }
+    let forbidden = response.status() == 403;
+    let body = response.into_body().collect_bytes().await.unwrap_or_default();
+    let status: Value = serde_json::from_slice(&body).unwrap_or_default();
+    if forbidden {
+        return Reach::Unknown;
+    }
+    Reach::Fails(status["message"].as_str().unwrap_or("no reason given").to_owned())
+}
+
+/// How often it has gone on without the webhook, as its metrics say; `None`: they cannot be read, or do not
+/// say it.
+async fn fail_open(client: &Client) -> Option<u64> {
+    let request = Request::get("/metrics").body(Vec::new()).ok()?;
+    let text = client.request_text(request).await.ok()?;
+    let ours = text
+        .lines()
+        .filter(|line| line.starts_with(METRIC) && line.contains(".guard.evenkeel.io\""));
+    let counts: Vec<u64> = ours
+        .filter_map(|line| line.rsplit(' ').next()?.parse().ok())
+        .collect();
+    (!counts.is_empty()).then(|| counts.iter().sum())
+}

@@ -1,0 +1,394 @@
+//! What `evenkeel install` and `evenkeel upgrade` do, step by step.
+
+use crate::cluster::{Named, apply, said};
+use crate::command::SettingArgs;
+use crate::objects::{
+    AGENT, AGENT_SETTINGS, CONTROLLER, Options, PART_OF, ROSTER_SECRET, objects, options_of,
+};
+use crate::rollout::{Progress, Sight, progress};
+use crate::{preflight, roster};
+use evenkeel_net::client::ClientError;
+use kube::Client;
+use serde_json::Value;
+use std::collections::BTreeSet;
+use std::fmt::{self, Write as _};
+use std::io;
+use std::time::Duration;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+/// How often workloads are looked at.
+const LOOK: Duration = Duration::from_secs(1);
+/// Once something of both runs, what is missing gets this long.
+const SETTLE: Duration = Duration::from_secs(30);
+
+/// Why a command of this crate failed.
+#[derive(Debug, thiserror::Error)]
+pub enum InstallError {
+    /// There is no API server to be found.
+    #[error(transparent)]
+    Client(#[from] ClientError),
+    /// It cannot be done here. Nothing was changed.
+    #[error("{0}; nothing was changed")]
+    Refused(String),
+    /// Something cannot be read. Nothing was changed.
+    #[error("cannot read {what}: {why}")]
+    Read {
+        /// What it is.
+        what: String,
+        /// What the server said.
+        why: String,
+    },
+    /// The API server did not take a write. What was made before was removed, or stays, as the command says.
+    #[error("cannot {what}: {why}")]
+    Write {
+        /// What was to be done.
+        what: String,
+        /// What the server said.
+        why: String,
+    },
+    /// No key could be made.
+    #[error("cannot make the key that signs rosters: {0}")]
+    Key(String),
+    /// The workloads do not run.
+    #[error("{0}")]
+    NotRunning(String),
+    /// The command was told to stop.
+    #[error("stopped: {0}")]
+    Stopped(String),
+    /// What was made could not be removed again after a failure.
+    #[error("{failure}; and what was made before could not be removed ({left}): run `evenkeel uninstall`")]
+    HalfInstalled {
+        /// Why the command failed.
+        failure: Box<InstallError>,
+        /// What could not be removed.
+        left: String,
+    },
+    /// After a failure everything that had been made was removed.
+    #[error("{0}; what this command had made was removed again")]
+    Undone(Box<InstallError>),
+    /// Something is left on the cluster.
+    #[error("{0}")]
+    Left(String),
+    /// Nobody reads the output.
+    #[error("cannot print")]
+    Output(#[source] io::Error),
+}
+
+impl InstallError {
+    /// 2: nothing was changed, and the caller can mend it. 1: it failed later.
+    pub fn exit_code(&self) -> u8 {
+        match self {
+            Self::Client(_) | Self::Refused(_) | Self::Read { .. } => 2,
+            _ => 1,
+        }
+    }
+
+    pub(crate) fn reading(what: impl fmt::Display) -> impl Fn(kube::Error) -> Self {
+        move |error| Self::Read {
+            what: what.to_string(),
+            why: said(&error),
+        }
+    }
+
+    pub(crate) fn writing(what: impl fmt::Display) -> impl Fn(kube::Error) -> Self {
+        move |error| Self::Write {
+            what: format!("write {what}"),
+            why: said(&error),
+        }
+    }
+}
+
+/// Installs, and says what was done.
+pub(crate) async fn install(
+    client: &Client,
+    options: &Options,
+    timeout: Duration,
+    shutdown: &CancellationToken,
+) -> Result<String, InstallError> {
+    let mut notes = Vec::from_iter(preflight::version(client).await?);
+    if let Some(home) = preflight::home(client).await? {
+        return Err(InstallError::Refused(format!(
+            "Evenkeel is installed in namespace {home} already: change it with `evenkeel upgrade`, or remove it first with `evenkeel \
+             uninstall --namespace {home}`"
+        )));
+    }
+    let is_there = preflight::namespace(client, &options.namespace).await?;
+    let absent = (!is_there).then_some(options.namespace.as_str());
+    let objects = preflight::acceptance(client, objects(options), absent, &mut notes).await?;
+
+    let mut made = Made::default();
+    let installed = put(client, options, &objects, timeout, shutdown, &mut made).await;
+    let told = match installed {
+        Ok(told) => told,
+        Err(failure) => return Err(made.undo(client, failure).await),
+    };
+    let mut text = String::new();
+    for line in notes.into_iter().chain([told]) {
+        // A String takes everything.
+        let _ = writeln!(text, "{line}");
+    }
+    let namespace = &options.namespace;
+    let more = match options.mode.as_str() {
+        "observe" => {
+            "It decides, records and explains, and changes nothing. What it would have done: evenkeel status incidents\n\
+             Let it act: evenkeel upgrade --mode act"
+        }
+        _ => "It acts. What it decides, and why: evenkeel status",
+    };
+    let _ = writeln!(
+        text,
+        "Evenkeel {} is installed in namespace {namespace}, mode {}, profile {}.\n{more}\nWhat could go wrong: evenkeel doctor",
+        env!("CARGO_PKG_VERSION"),
+        options.mode,
+        options.profile
+    );
+    Ok(text)
+}
+
+/// Changes an installation, and says what was done.
+pub(crate) async fn upgrade(
+    client: &Client,
+    settings: &SettingArgs,
+    timeout: Duration,
+    shutdown: &CancellationToken,
+) -> Result<String, InstallError> {
+    let mut notes = Vec::from_iter(preflight::version(client).await?);
+    let Some(home) = preflight::home(client).await? else {
+        return Err(InstallError::Refused(
+            "Evenkeel is not installed on this cluster: use `evenkeel install`".to_owned(),
+        ));
+    };
+    if let Some(other) = settings.namespace.as_ref().filter(|other| **other != home) {
+        return Err(InstallError::Refused(format!(
+            "Evenkeel is installed in namespace {home}, and an installation stays where it is: to move it to {other}, uninstall it first"
+        )));
+    }
+    let read = |kind: &str, name: &str| {
+        let named = Named::new("apps/v1", kind, Some(&home), name);
+        async move { named.get(client).await.map_err(InstallError::reading(&named)) }
+    };
+    let (deployment, daemon_set) = (
+        read("Deployment", CONTROLLER).await?,
+        read("DaemonSet", AGENT).await?,
+    );
+    let before = options_of(&deployment.unwrap_or_default(), &daemon_set.unwrap_or_default());
+    let options = match before {
+        // A version of its own brings images of its own, unless they come from elsewhere.
+        Some(before) => settings.over(before),
+        None => settings.over(Options {
+            namespace: home.clone(),
+            ..Options::default()
+        }),
+    };
+    let objects = preflight::acceptance(client, objects(&options), None, &mut notes).await?;
+    let told = put(
+        client,
+        &options,
+        &objects,
+        timeout,
+        shutdown,
+        &mut Made::default(),
+    )
+    .await?;
+    let removed = prune(client, &objects).await?;
+    let mut text = String::new();
+    for line in notes.into_iter().chain([told]) {
+        let _ = writeln!(text, "{line}");
+    }
+    for named in removed {
+        let _ = writeln!(text, "removed {named}, which this version does not have");
+    }
+    let _ = writeln!(
+        text,
+        "Evenkeel is at version {} in namespace {home}: image {}, mode {}, profile {}.",
+        env!("CARGO_PKG_VERSION"),
+        options.image,
+        options.mode,
+        options.profile
+    );
+    Ok(text)
+}
+
+/// Objects that were not there before, in their order.
+#[derive(Default)]
+struct Made(Vec<Named>);
+
+impl Made {
+    /// Takes everything away again after a failure.
+    async fn undo(self, client: &Client, failure: InstallError) -> InstallError {
+        let mut left = Vec::new();
+        for named in self.0.iter().rev() {
+            if let Err(error) = named.delete(client).await {
+                left.push(format!("{named}: {}", said(&error)));
+            }
+        }
+        let failure = Box::new(failure);
+        if left.is_empty() {
+            InstallError::Undone(failure)
+        } else {
+            let left = left.join(", ");
+            InstallError::HalfInstalled { failure, left }
+        }
+    }
+}
+
+/// Applies all objects and waits for the workloads; the line to print about them.
+async fn put(
+    client: &Client,
+    options: &Options,
+    objects: &[Value],
+    timeout: Duration,
+    shutdown: &CancellationToken,
+    made: &mut Made,
+) -> Result<String, InstallError> {
+    let is_workload = |object: &&Value| object["kind"] == "DaemonSet" || object["kind"] == "Deployment";
+    let (workloads, rest): (Vec<&Value>, Vec<&Value>) = objects.iter().partition(is_workload);
+    let of_ours = |kind: &str, name: &str| Named::new("v1", kind, Some(&options.namespace), name);
+    let webhook = Named::new(
+        "admissionregistration.k8s.io/v1",
+        "MutatingWebhookConfiguration",
+        None,
+        evenkeel_api::names::WEBHOOK_CONFIGURATION,
+    );
+    apply_all(client, &rest, shutdown, made).await?;
+    for named in [
+        of_ours("Secret", ROSTER_SECRET.0),
+        of_ours("ConfigMap", AGENT_SETTINGS.0),
+        webhook,
+    ] {
+        if named
+            .get(client)
+            .await
+            .map_err(InstallError::reading(&named))?
+            .is_none()
+        {
+            made.0.push(named);
+        }
+    }
+    roster::ensure(client, &options.namespace).await?;
+    apply_all(client, &workloads, shutdown, made).await?;
+    if timeout.is_zero() {
+        return Ok(
+            "nobody waited for controllers and agents: evenkeel doctor says whether they run".to_owned(),
+        );
+    }
+    rolled_out(client, &options.namespace, timeout, shutdown).await
+}
+
+async fn apply_all(
+    client: &Client,
+    objects: &[&Value],
+    shutdown: &CancellationToken,
+    made: &mut Made,
+) -> Result<(), InstallError> {
+    for object in objects {
+        if shutdown.is_cancelled() {
+            return Err(InstallError::Stopped("not everything was applied".to_owned()));
+        }
+        let named = Named::of(object);
+        let is_new = named
+            .get(client)
+            .await
+            .map_err(InstallError::reading(&named))?
+            .is_none();
+        apply(client, object, false)
+            .await
+            .map_err(InstallError::writing(&named))?;
+        if is_new {
+            made.0.push(named);
+        }
+    }
+    Ok(())
+}
+
+/// Waits until the workloads run.
+async fn rolled_out(
+    client: &Client,
+    namespace: &str,
+    timeout: Duration,
+    shutdown: &CancellationToken,
+) -> Result<String, InstallError> {
+    let end = Instant::now() + timeout;
+    let mut enough_since = None;
+    loop {
+        let progress = progress(&sight(client, namespace).await?);
+        match progress {
+            Progress::Done(told) => return Ok(told),
+            Progress::Failed(why) => return Err(InstallError::NotRunning(why)),
+            Progress::Enough(told) => {
+                let since = *enough_since.get_or_insert_with(Instant::now);
+                if since.elapsed() > SETTLE || Instant::now() > end {
+                    return Ok(format!("{told}; evenkeel doctor names what is missing"));
+                }
+            }
+            Progress::Waiting(told) => {
+                enough_since = None;
+                if Instant::now() > end {
+                    let seconds = timeout.as_secs();
+                    return Err(InstallError::NotRunning(format!("after {seconds} s {told}")));
+                }
+            }
+        }
+        tokio::select! {
+            () = shutdown.cancelled() => return Err(InstallError::Stopped("not everything runs yet".to_owned())),
+            () = tokio::time::sleep(LOOK) => {}
+        }
+    }
+}
+
+async fn sight(client: &Client, namespace: &str) -> Result<Sight, InstallError> {
+    let named =
+        |api_version: &str, kind: &str, name: &str| Named::new(api_version, kind, Some(namespace), name);
+    let (deployment, daemon_set, pods) = (
+        named("apps/v1", "Deployment", CONTROLLER),
+        named("apps/v1", "DaemonSet", AGENT),
+        named("v1", "Pod", ""),
+    );
+    let (found, agents, all) = tokio::join!(
+        deployment.get(client),
+        daemon_set.get(client),
+        pods.siblings(client)
+    );
+    Ok(Sight {
+        deployment: found
+            .map_err(InstallError::reading(&deployment))?
+            .unwrap_or_default(),
+        daemon_set: agents
+            .map_err(InstallError::reading(&daemon_set))?
+            .unwrap_or_default(),
+        pods: all.map_err(InstallError::reading("pods"))?,
+    })
+}
+
+/// Removes parts of an earlier version that are not among `objects`, and says which.
+async fn prune(client: &Client, objects: &[Value]) -> Result<Vec<Named>, InstallError> {
+    let wanted: Vec<Named> = objects.iter().map(Named::of).collect();
+    let mut removed = Vec::new();
+    for part in all_parts(client, objects).await? {
+        if !wanted.contains(&part) {
+            part.delete(client).await.map_err(InstallError::writing(&part))?;
+            removed.push(part);
+        }
+    }
+    Ok(removed)
+}
+
+/// Everything on the cluster that is marked as part of an installation and is of a kind that `objects` have.
+/// Pods, and what the commands make beside the objects, are not.
+pub(crate) async fn all_parts(client: &Client, objects: &[Value]) -> Result<Vec<Named>, InstallError> {
+    let mut kinds = BTreeSet::new();
+    let mut parts = Vec::new();
+    for object in objects {
+        let named = Named::of(object);
+        if kinds.insert(named.kind().to_owned()) {
+            parts.extend(named.parts(client).await.map_err(InstallError::reading(format!(
+                "objects of kind {} with the label {}={}",
+                named.kind(),
+                PART_OF.0,
+                PART_OF.1
+            )))?);
+        }
+    }
+    Ok(parts)
+}

@@ -1,0 +1,227 @@
+//! What has to hold before anything is changed: the cluster's version, that nobody else is there, and the
+//! rights of whoever installs.
+
+use crate::cluster::{Named, apply, is_forbidden, said};
+use crate::install::InstallError;
+use crate::objects::{CONTROLLER, PART_OF};
+use k8s_openapi::api::authorization::v1::{
+    ResourceAttributes, SelfSubjectAccessReview, SelfSubjectAccessReviewSpec,
+};
+use kube::api::PostParams;
+use kube::{Api, Client};
+use serde_json::Value;
+
+/// The earliest minor of Kubernetes 1 on which agents are bound to their nodes.
+const EARLIEST: u32 = 31;
+/// The latest one on which Evenkeel was tried.
+const LATEST: u32 = 36;
+
+/// Kinds whose objects make a namespace somebody's.
+const CONTENT: [(&str, &str); 7] = [
+    ("v1", "Pod"),
+    ("v1", "Service"),
+    ("v1", "Secret"),
+    ("v1", "ConfigMap"),
+    ("apps/v1", "Deployment"),
+    ("apps/v1", "DaemonSet"),
+    ("apps/v1", "StatefulSet"),
+];
+
+/// Refuses a version that cannot work; the line to print about one that was not tried.
+pub(crate) async fn version(client: &Client) -> Result<Option<String>, InstallError> {
+    let version = client
+        .apiserver_version()
+        .await
+        .map_err(InstallError::reading("the version of the API server"))?;
+    judge(&version.major, &version.minor)
+}
+
+fn judge(major: &str, minor: &str) -> Result<Option<String>, InstallError> {
+    // Some providers write `31+`.
+    let digits: String = minor.chars().take_while(char::is_ascii_digit).collect();
+    match (major, digits.parse::<u32>()) {
+        ("1", Ok(number)) if number < EARLIEST => Err(InstallError::Refused(format!(
+            "the cluster runs Kubernetes {major}.{minor}: Evenkeel needs 1.{EARLIEST} or later, which says of an agent's token to which \
+             node it is bound"
+        ))),
+        ("1", Ok(number)) if number <= LATEST => Ok(None),
+        _ => Ok(Some(format!(
+            "note: the cluster runs Kubernetes {major}.{minor}, and Evenkeel was tried on 1.{EARLIEST} to 1.{LATEST}: begin with mode observe"
+        ))),
+    }
+}
+
+/// Namespace that Evenkeel is installed in, as the binding of its controller says; `None`: in none.
+pub(crate) async fn home(client: &Client) -> Result<Option<String>, InstallError> {
+    let binding = Named::new(
+        "rbac.authorization.k8s.io/v1",
+        "ClusterRoleBinding",
+        None,
+        CONTROLLER,
+    );
+    let found = binding
+        .get(client)
+        .await
+        .map_err(InstallError::reading(&binding))?;
+    let Some(namespace) = found
+        .as_ref()
+        .and_then(|found| found["subjects"][0]["namespace"].as_str())
+    else {
+        return Ok(None);
+    };
+    let deployment = Named::new("apps/v1", "Deployment", Some(namespace), CONTROLLER);
+    let runs = deployment
+        .get(client)
+        .await
+        .map_err(InstallError::reading(&deployment))?;
+    Ok(runs.map(|_| namespace.to_owned()))
+}
+
+/// Whether a namespace is there; refuses one that somebody else uses.
+pub(crate) async fn namespace(client: &Client, name: &str) -> Result<bool, InstallError> {
+    let namespace = Named::new("v1", "Namespace", None, name);
+    let found = namespace
+        .get(client)
+        .await
+        .map_err(InstallError::reading(&namespace))?;
+    let Some(found) = found else {
+        return Ok(false);
+    };
+    if !found["metadata"]["deletionTimestamp"].is_null() {
+        return Err(InstallError::Refused(format!(
+            "namespace {name} is being deleted: wait until it is gone (kubectl get namespace {name})"
+        )));
+    }
+    if found["metadata"]["labels"][PART_OF.0] == PART_OF.1 {
+        return Ok(true);
+    }
+    for (api_version, kind) in CONTENT {
+        let kind = Named::new(api_version, kind, Some(name), "");
+        let siblings = kind
+            .siblings(client)
+            .await
+            .map_err(InstallError::reading(&kind))?;
+        let foreign = siblings
+            .iter()
+            .find(|object| !is_every_namespaces(kind.kind(), object));
+        if let Some(object) = foreign {
+            let object = object["metadata"]["name"].as_str().unwrap_or_default();
+            return Err(InstallError::Refused(format!(
+                "namespace {name} holds {} {object}, which is not of Evenkeel: choose another with --namespace",
+                kind.kind()
+            )));
+        }
+    }
+    Ok(true)
+}
+
+/// What Kubernetes puts into every namespace.
+fn is_every_namespaces(kind: &str, object: &Value) -> bool {
+    kind == "ConfigMap" && object["metadata"]["name"] == "kube-root-ca.crt"
+}
+
+/// Group of the objects by which the API server shares its time. Evenkeel works without, and a server that
+/// does not share its time need not know them.
+const FLOW_CONTROL: &str = "flowcontrol.apiserver.k8s.io";
+
+/// Has the server say of every object whether it would take it. Nothing is changed. Returns the objects to
+/// apply, and adds to `notes` what is left out.
+pub(crate) async fn acceptance(
+    client: &Client,
+    objects: Vec<Value>,
+    absent_namespace: Option<&str>,
+    notes: &mut Vec<String>,
+) -> Result<Vec<Value>, InstallError> {
+    let mut accepted = Vec::new();
+    for object in objects {
+        let named = Named::of(&object);
+        if absent_namespace.is_some() && named.namespace.as_deref() == absent_namespace {
+            for verb in ["create", "patch"] {
+                permission(client, &named, verb).await?;
+            }
+            accepted.push(object);
+            continue;
+        }
+        let refused = |what: String| Err(InstallError::Refused(what));
+        match apply(client, &object, true).await {
+            Ok(()) => accepted.push(object),
+            Err(kube::Error::Api(status))
+                if status.code == 404 && named.group_and_plural().0 == FLOW_CONTROL =>
+            {
+                notes.push(format!("note: the API server has no {}: left out", named.kind()));
+            }
+            Err(error) if is_forbidden(&error) => {
+                return refused(format!(
+                    "you may not apply {named}: {}; use an account with the rights of a cluster administrator",
+                    said(&error)
+                ));
+            }
+            Err(error) => {
+                return refused(format!("the API server does not take {named}: {}", said(&error)));
+            }
+        }
+    }
+    notes.dedup();
+    Ok(accepted)
+}
+
+/// In a namespace that is not there yet nothing can be tried.
+async fn permission(client: &Client, named: &Named, verb: &str) -> Result<(), InstallError> {
+    let (group, plural) = named.group_and_plural();
+    let review = SelfSubjectAccessReview {
+        spec: SelfSubjectAccessReviewSpec {
+            resource_attributes: Some(ResourceAttributes {
+                group: Some(group.to_owned()),
+                resource: Some(plural.to_owned()),
+                verb: Some(verb.to_owned()),
+                namespace: named.namespace.clone(),
+                ..ResourceAttributes::default()
+            }),
+            ..SelfSubjectAccessReviewSpec::default()
+        },
+        ..SelfSubjectAccessReview::default()
+    };
+    let reviews: Api<SelfSubjectAccessReview> = Api::all(client.clone());
+    let answer = reviews
+        .create(&PostParams::default(), &review)
+        .await
+        .map_err(InstallError::reading("your rights"))?;
+    if answer.status.is_some_and(|status| status.allowed) {
+        return Ok(());
+    }
+    Err(InstallError::Refused(format!(
+        "you may not {verb} {named}: use an account with the rights of a cluster administrator"
+    )))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rstest::rstest;
+
+    #[rstest]
+    #[case("1", "31", None)]
+    #[case("1", "36", None)]
+    #[case("1", "31+", None)]
+    #[case("1", "37", Some("note: the cluster runs Kubernetes 1.37"))]
+    #[case("2", "0", Some("note: "))]
+    #[case("1", "x", Some("note: "))]
+    fn versions_that_were_tried_are_taken(
+        #[case] major: &str,
+        #[case] minor: &str,
+        #[case] note: Option<&str>,
+    ) {
+        let said = judge(major, minor).unwrap();
+        assert_eq!(said.is_some(), note.is_some());
+        assert!(said.unwrap_or_default().starts_with(note.unwrap_or_default()));
+    }
+
+    #[test]
+    fn a_version_that_does_not_bind_tokens_is_refused() {
+        let refused = judge("1", "30").unwrap_err().to_string();
+        assert!(
+            refused.starts_with("the cluster runs Kubernetes 1.30: Evenkeel needs 1.31"),
+            "{refused}"
+        );
+    }
+}

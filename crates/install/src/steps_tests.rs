@@ -1,0 +1,431 @@
+//! Installation, upgrade and removal on the embedded API server, whose workloads the tests play.
+
+use crate::command::SettingArgs;
+use crate::install::{InstallError, all_parts, install, upgrade};
+use crate::objects::{AGENT, CONTROLLER, Options, PART_OF, ROSTER_SECRET, objects};
+use crate::uninstall::uninstall;
+use evenkeel_testkit::cluster::{Cluster, Objects as _};
+use k8s_openapi::api::admissionregistration::v1::MutatingWebhookConfiguration;
+use k8s_openapi::api::apps::v1::{DaemonSet, Deployment};
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace, NamespaceSpec, Node, Pod, Secret, ServiceAccount};
+use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding};
+use serde_json::json;
+use std::time::Duration;
+use tokio_util::sync::CancellationToken;
+
+const HOME: &str = "evenkeel-system";
+const WAIT: Duration = Duration::from_secs(60);
+const NO_WAIT: Duration = Duration::ZERO;
+
+fn token() -> CancellationToken {
+    CancellationToken::new()
+}
+
+async fn installed(options: &Options) -> Cluster {
+    let cluster = Cluster::new();
+    let told = install(&cluster.client, options, NO_WAIT, &token())
+        .await
+        .unwrap();
+    assert!(told.contains("is installed in namespace"), "{told}");
+    cluster
+}
+
+/// What Kubernetes' own controllers do for a namespace: it gets the account `default`, and ends once it was
+/// told to.
+async fn look_after(cluster: &Cluster, namespace: &str) {
+    loop {
+        let home = cluster.namespaced(namespace);
+        let patient = cluster.within(Duration::from_secs(600));
+        patient.until::<Namespace>(namespace, "is there", |_| true).await;
+        let account = json!({
+            "apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default", "namespace": namespace},
+        });
+        home.create_any(account).await;
+        let told = patient.until::<Namespace>(namespace, "is told to go", |namespace| {
+            namespace.metadata.deletion_timestamp.is_some()
+        });
+        let mut told = told.await;
+        told.spec = Some(NamespaceSpec {
+            finalizers: Some(Vec::new()),
+        });
+        let request = http::Request::put(format!("/api/v1/namespaces/{namespace}/finalize"))
+            .header("content-type", "application/json")
+            .body(serde_json::to_vec(&told).unwrap())
+            .unwrap();
+        cluster.client.request::<Namespace>(request).await.unwrap();
+        cluster.gone::<Namespace>(namespace).await;
+    }
+}
+
+/// Does `work` while the namespace is looked after.
+async fn looked_after<T>(cluster: &Cluster, namespace: &str, work: impl Future<Output = T>) -> T {
+    tokio::select! {
+        done = work => done,
+        () = look_after(cluster, namespace) => unreachable!("it goes on for ever"),
+    }
+}
+
+/// Says of a workload that all of its pods run.
+async fn runs(cluster: &Cluster) {
+    let home = cluster.namespaced(HOME);
+    let deployment = home.until::<Deployment>(CONTROLLER, "is there", |_| true).await;
+    let generation = deployment.metadata.generation;
+    let status = json!({"observedGeneration": generation, "replicas": 2, "updatedReplicas": 2, "readyReplicas": 2, "availableReplicas": 2});
+    home.api::<Deployment>().merge_status(CONTROLLER, status).await;
+    let daemon_set = home.until::<DaemonSet>(AGENT, "is there", |_| true).await;
+    let generation = daemon_set.metadata.generation;
+    let status = json!({
+        "observedGeneration": generation, "currentNumberScheduled": 3, "desiredNumberScheduled": 3, "numberReady": 3,
+        "numberMisscheduled": 0, "updatedNumberScheduled": 3, "numberAvailable": 3,
+    });
+    home.api::<DaemonSet>().merge_status(AGENT, status).await;
+}
+
+/// No object of an installation is there.
+async fn assert_clean(cluster: &Cluster) {
+    let left = all_parts(&cluster.client, &objects(&Options::default()))
+        .await
+        .unwrap();
+    assert!(left.is_empty(), "{left:?}");
+}
+
+#[tokio::test]
+async fn an_installation_is_complete_and_its_key_is_in_one_secret_alone() {
+    let cluster = Cluster::new();
+    let (told, ()) = tokio::join!(
+        async {
+            install(&cluster.client, &Options::default(), WAIT, &token())
+                .await
+                .unwrap()
+        },
+        runs(&cluster),
+    );
+    assert!(
+        told.contains("\n2 of 2 controllers run; 3 of 3 agents run\n"),
+        "{told}"
+    );
+    assert!(told.contains("mode observe, profile builtin"), "{told}");
+    let parts = all_parts(&cluster.client, &objects(&Options::default()))
+        .await
+        .unwrap();
+    // The embedded API server does not share its time by priorities, and so does not know these kinds.
+    assert!(
+        told.contains("note: the API server has no FlowSchema: left out"),
+        "{told}"
+    );
+    let all = objects(&Options::default());
+    let shares = |object: &&serde_json::Value| object["apiVersion"] == "flowcontrol.apiserver.k8s.io/v1";
+    assert_eq!(parts.len(), all.len() - all.iter().filter(shares).count());
+
+    let home = cluster.namespaced(HOME);
+    let secret: Secret = home.get(ROSTER_SECRET.0).await;
+    let pem = String::from_utf8(secret.data.unwrap()[ROSTER_SECRET.1].0.clone()).unwrap();
+    let key = evenkeel_zone::keys::SigningKey::from_pem(&pem).unwrap();
+    let settings: ConfigMap = home.get("evenkeel-agent").await;
+    let settings = &settings.data.unwrap()["agent.yaml"];
+    assert!(settings.contains(&key.public().to_base64()), "{settings}");
+    assert!(!settings.contains("PRIVATE") && !told.contains("PRIVATE"));
+}
+
+#[tokio::test]
+async fn a_second_installation_is_refused_and_says_where_the_first_one_is() {
+    let cluster = installed(&Options::default()).await;
+    for namespace in [HOME, "pier"] {
+        let options = Options {
+            namespace: namespace.to_owned(),
+            ..Options::default()
+        };
+        let error = install(&cluster.client, &options, NO_WAIT, &token())
+            .await
+            .unwrap_err();
+        let said = error.to_string();
+        assert!(
+            said.contains("is installed in namespace evenkeel-system already"),
+            "{said}"
+        );
+        assert!(said.ends_with("nothing was changed"), "{said}");
+        assert_eq!(error.exit_code(), 2);
+    }
+    assert!(cluster.find::<Namespace>("pier").await.is_none());
+}
+
+#[tokio::test]
+async fn a_namespace_that_somebody_else_uses_is_left_alone() {
+    let cluster = Cluster::new();
+    cluster
+        .create::<Namespace>(json!({"metadata": {"name": HOME}}))
+        .await;
+    let map = json!({"metadata": {"name": "theirs"}, "data": {}});
+    cluster.namespaced(HOME).create::<ConfigMap>(map).await;
+    let error = install(&cluster.client, &Options::default(), NO_WAIT, &token())
+        .await
+        .unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "namespace evenkeel-system holds ConfigMap theirs, which is not of Evenkeel: choose another with --namespace; nothing was changed"
+    );
+    assert_clean(&cluster).await;
+    cluster.namespaced(HOME).delete::<ConfigMap>("theirs").await;
+    install(&cluster.client, &Options::default(), NO_WAIT, &token())
+        .await
+        .unwrap();
+}
+
+#[tokio::test]
+async fn whoever_lacks_a_right_changes_nothing() {
+    let cluster = Cluster::new();
+    let anything_but_roles = json!([
+        {"apiGroups": ["", "apps", "apiextensions.k8s.io"], "resources": ["*"], "verbs": ["*"]},
+        {"apiGroups": ["rbac.authorization.k8s.io"], "resources": ["*"], "verbs": ["get", "list"]},
+    ]);
+    cluster.grant("deckhand", anything_but_roles).await;
+    let deckhand = cluster.server().client_as("deckhand", &["system:authenticated"]);
+    let error = install(&deckhand, &Options::default(), NO_WAIT, &token())
+        .await
+        .unwrap_err();
+    let said = error.to_string();
+    assert!(
+        said.starts_with("you may not apply ClusterRole evenkeel-agent"),
+        "{said}"
+    );
+    assert_eq!(error.exit_code(), 2);
+    assert_clean(&cluster).await;
+    assert!(cluster.find::<Namespace>(HOME).await.is_none());
+}
+
+#[tokio::test]
+async fn an_image_that_nobody_can_pull_undoes_everything() {
+    let cluster = Cluster::new();
+    Box::pin(looked_after(&cluster, HOME, async {
+    let play = async {
+        let home = cluster.namespaced(HOME);
+        home.until::<DaemonSet>(AGENT, "is there", |_| true).await;
+        let pod = json!({
+            "metadata": {"name": "agent-x", "labels": {"app.kubernetes.io/component": "agent", PART_OF.0: PART_OF.1}},
+            "spec": {"nodeName": "shore-1", "containers": [{"name": "agent", "image": "evenkeel-agent:0"}]},
+        });
+        home.until::<ServiceAccount>("default", "is there", |_| true).await;
+        home.create::<Pod>(pod).await;
+        let waiting = json!({"waiting": {"reason": "ImagePullBackOff", "message": "not found"}});
+        let status = json!({"containerStatuses": [{
+            "name": "agent", "ready": false, "restartCount": 0, "image": "", "imageID": "", "state": waiting,
+        }]});
+        home.pods().merge_status("agent-x", status).await;
+    };
+    let options = Options::default();
+    let (outcome, ()) = tokio::join!(
+        async { install(&cluster.client, &options, WAIT, &token()).await },
+        play
+    );
+    let error = outcome.unwrap_err();
+    let said = error.to_string();
+    assert!(
+        said.starts_with("shore-1 cannot pull image evenkeel-agent:0: not found; load it there"),
+        "{said}"
+    );
+    assert!(
+        said.ends_with("what this command had made was removed again"),
+        "{said}"
+    );
+    assert_eq!(error.exit_code(), 1);
+    cluster.within(WAIT).gone::<Namespace>(HOME).await;
+    assert_clean(&cluster).await;
+    }))
+    .await;
+}
+
+#[tokio::test]
+async fn an_interrupted_installation_takes_back_what_it_made_and_can_be_repeated() {
+    let cluster = Cluster::new();
+    Box::pin(looked_after(&cluster, HOME, async {
+        let stop = token();
+        let (outcome, ()) = tokio::join!(
+            async { install(&cluster.client, &Options::default(), WAIT, &stop).await },
+            async {
+                cluster
+                    .namespaced(HOME)
+                    .until::<Deployment>(CONTROLLER, "is there", |_| true)
+                    .await;
+                stop.cancel();
+            }
+        );
+        let error = outcome.unwrap_err();
+        assert!(
+            matches!(&error, InstallError::Undone(why) if matches!(**why, InstallError::Stopped(_))),
+            "{error}"
+        );
+        cluster.within(WAIT).gone::<Namespace>(HOME).await;
+        install(&cluster.client, &Options::default(), NO_WAIT, &token())
+            .await
+            .unwrap();
+    }))
+    .await;
+}
+
+#[tokio::test]
+async fn an_upgrade_changes_what_it_is_told_and_keeps_the_rest() {
+    let first = Options {
+        image: "mirror/evenkeel:1".to_owned(),
+        agent_image: "mirror/evenkeel-agent:1".to_owned(),
+        zone_default: Some("shore".to_owned()),
+        ..Options::default()
+    };
+    let cluster = installed(&first).await;
+    let home = cluster.namespaced(HOME);
+    let key = home.get::<Secret>(ROSTER_SECRET.0).await.data;
+    // Something that only an earlier version had.
+    let old = json!({"metadata": {"name": "evenkeel-old", "labels": {PART_OF.0: PART_OF.1}}, "rules": []});
+    cluster.create::<ClusterRole>(old).await;
+    let act = SettingArgs {
+        mode: Some(crate::command::ModeArg::Act),
+        ..SettingArgs::default()
+    };
+    let told = upgrade(&cluster.client, &act, NO_WAIT, &token()).await.unwrap();
+    assert!(
+        told.contains("removed ClusterRole evenkeel-old, which this version does not have"),
+        "{told}"
+    );
+    assert!(
+        told.contains("image mirror/evenkeel:1, mode act, profile builtin"),
+        "{told}"
+    );
+    let (deployment, daemon_set) = (
+        home.get::<Deployment>(CONTROLLER).await,
+        home.get::<DaemonSet>(AGENT).await,
+    );
+    let now = crate::objects::options_of(&json!(deployment), &json!(daemon_set));
+    assert_eq!(
+        now,
+        Some(Options {
+            mode: "act".to_owned(),
+            ..first
+        })
+    );
+    assert_eq!(
+        home.get::<Secret>(ROSTER_SECRET.0).await.data,
+        key,
+        "agents still trust it"
+    );
+}
+
+#[tokio::test]
+async fn what_is_not_installed_is_not_upgraded_and_does_not_move() {
+    let cluster = Cluster::new();
+    let error = upgrade(&cluster.client, &SettingArgs::default(), NO_WAIT, &token())
+        .await
+        .unwrap_err();
+    assert!(error.to_string().contains("use `evenkeel install`"), "{error}");
+    let cluster = installed(&Options::default()).await;
+    let elsewhere = SettingArgs {
+        namespace: Some("pier".to_owned()),
+        ..SettingArgs::default()
+    };
+    let error = upgrade(&cluster.client, &elsewhere, NO_WAIT, &token())
+        .await
+        .unwrap_err();
+    assert!(error.to_string().contains("uninstall it first"), "{error}");
+}
+
+#[tokio::test]
+async fn nothing_is_left_after_it_was_removed() {
+    let options = Options {
+        namespace: "pier".to_owned(),
+        ..Options::default()
+    };
+    let cluster = installed(&options).await;
+    Box::pin(looked_after(&cluster, "pier", async {
+    let webhook = json!({"apiVersion": "admissionregistration.k8s.io/v1", "kind": "MutatingWebhookConfiguration",
+        "metadata": {"name": "evenkeel"}});
+    cluster.create_any(webhook).await;
+    cluster
+        .create::<Node>(json!({
+            "metadata": {"name": "shore-1", "annotations": {"superedgehealth/node-health": "true", "theirs": "x"}},
+            "spec": {"taints": [{"key": "evenkeel.io/dead", "effect": "NoSchedule"}, {"key": "theirs", "effect": "NoSchedule"}]},
+        }))
+        .await;
+    let wrong = uninstall(&cluster.client, HOME, WAIT, &token())
+        .await
+        .unwrap_err();
+    assert!(
+        wrong.to_string().contains("say which one with --namespace"),
+        "{wrong}"
+    );
+
+    let told = uninstall(&cluster.client, "pier", WAIT, &token()).await.unwrap();
+    assert!(
+        told.contains("took Evenkeel's taints and annotations off Node shore-1"),
+        "{told}"
+    );
+    assert_clean(&cluster).await;
+    assert!(cluster.find::<Namespace>("pier").await.is_none());
+    let node: Node = cluster.get("shore-1").await;
+    let annotations = node.metadata.annotations.unwrap();
+    assert_eq!(annotations.into_keys().collect::<Vec<_>>(), ["theirs"]);
+    let taints = node.spec.unwrap().taints.unwrap();
+        let keys: Vec<&str> = taints.iter().map(|taint| &*taint.key).collect();
+        // The API server taints a new Node itself.
+        assert_eq!(keys, ["theirs", "node.kubernetes.io/not-ready"]);
+    assert!(cluster.list::<MutatingWebhookConfiguration>().await.is_empty());
+    assert!(cluster.list::<ClusterRoleBinding>().await.iter().all(|binding| {
+        !binding
+            .metadata
+            .name
+            .as_deref()
+            .unwrap_or_default()
+            .starts_with("evenkeel")
+    }));
+
+    let told = uninstall(&cluster.client, "pier", WAIT, &token()).await.unwrap();
+    assert_eq!(told, "Evenkeel is not installed on this cluster.\n");
+    }))
+    .await;
+}
+
+#[tokio::test]
+async fn a_namespace_with_something_else_in_it_stays() {
+    let cluster = installed(&Options::default()).await;
+    Box::pin(looked_after(&cluster, HOME, async {
+        let home = cluster.namespaced(HOME);
+        home.until::<ServiceAccount>("default", "is there", |_| true)
+            .await;
+        home.create::<Pod>(
+            json!({"metadata": {"name": "theirs"}, "spec": {"containers": [{"name": "a", "image": "a"}]}}),
+        )
+        .await;
+        let told = uninstall(&cluster.client, HOME, WAIT, &token()).await.unwrap();
+        assert!(
+            told.contains("namespace evenkeel-system stays, because it holds Pod theirs"),
+            "{told}"
+        );
+        assert!(home.find::<Pod>("theirs").await.is_some());
+        assert!(home.find::<Secret>(ROSTER_SECRET.0).await.is_none());
+    }))
+    .await;
+}
+
+#[tokio::test]
+async fn controllers_that_do_not_stop_are_named() {
+    let cluster = installed(&Options::default()).await;
+    Box::pin(looked_after(&cluster, HOME, async {
+    let pod = json!({
+        "metadata": {"name": "controller-x", "labels": {"app.kubernetes.io/component": "controller", PART_OF.0: PART_OF.1}},
+        "spec": {"containers": [{"name": "controller", "image": "evenkeel:0"}]},
+    });
+    let home = cluster.namespaced(HOME);
+        home.until::<ServiceAccount>("default", "is there", |_| true).await;
+        home.create::<Pod>(pod).await;
+    let error = uninstall(&cluster.client, HOME, Duration::ZERO, &token())
+        .await
+        .unwrap_err();
+    let said = error.to_string();
+    assert!(
+        said.contains("controller-x is still there; repeat `evenkeel uninstall`"),
+        "{said}"
+    );
+    assert!(
+        cluster.find::<ClusterRoleBinding>(CONTROLLER).await.is_some(),
+        "it may still settle"
+    );
+    }))
+    .await;
+}
