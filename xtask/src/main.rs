@@ -7,6 +7,7 @@ mod graph;
 mod hazards;
 mod manifests;
 mod markdown;
+mod metrics;
 mod numbers;
 mod outside;
 mod places;
@@ -32,7 +33,8 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Writes the CRDs, the rights of Koupleless, the kustomize base and the Helm chart under deploy/
+    /// Writes the CRDs, the rights of Koupleless, the kustomize base and the Helm chart under deploy/, and
+    /// docs/metrics.md
     GenManifests {
         /// Change nothing; fail if a file is out of date
         #[arg(long)]

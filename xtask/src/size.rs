@@ -10,6 +10,7 @@ mod source;
 
 use anyhow::{Context, bail};
 use limits::{LIMITS, Limit, Measure, TABLES};
+pub(crate) use source::is_test_only;
 use source::{Function, Source};
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -201,6 +202,28 @@ fn measure(name: String, texts: &BTreeMap<String, String>) -> anyhow::Result<Cra
         sources,
         circles: circles::find(&syntax),
     })
+}
+
+/// The files of the product at a file or below a folder, as pairs of path (from the root) and text, in order.
+pub(crate) fn product_sources(root: &Path, place: &str) -> anyhow::Result<Vec<(String, String)>> {
+    let mut files = Vec::new();
+    let place = root.join(place);
+    if place.is_dir() {
+        rust_files(&place, &mut files)?;
+    } else {
+        files.push(place);
+    }
+    let mut sources = Vec::new();
+    for file in files {
+        let path = file.strip_prefix(root).unwrap_or(&file);
+        let path = path.to_string_lossy().replace('\\', "/");
+        if !source::is_test(&path) {
+            let text = std::fs::read_to_string(&file).with_context(|| format!("cannot read {path}"))?;
+            sources.push((path, text));
+        }
+    }
+    sources.sort();
+    Ok(sources)
 }
 
 fn rust_files(folder: &Path, files: &mut Vec<PathBuf>) -> anyhow::Result<()> {

@@ -4,6 +4,7 @@ use crate::clock::Clock;
 use crate::gate::Gate;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeLabelSet, EncodeMetric as _};
+use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::{ConstCounter, Counter};
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::{ConstGauge, Gauge};
@@ -28,15 +29,7 @@ struct Request {
 
 /// Metrics of all elections of a process. Cheap to clone.
 ///
-/// | name | what |
-/// |---|---|
-/// | `leader_election_master_status{name}` | 1 while leading, else 0 |
-/// | `leader_election_slowpath_total{name}` | renewals that needed a read |
-/// | `leader_election_write_gate_rejections_total{name}` | writes refused because the gate was closed |
-/// | `leader_election_transitions_total{name}` | terms begun by this candidate |
-/// | `leader_election_losses_total{name}` | times leadership was lost |
-/// | `leader_election_request_duration_seconds{name,verb,result}` | requests on the lock; `result` is `ok`, `conflict` or `failed` |
-/// | `leader_election_time_to_deadline_seconds{name}` | for how long leadership is proven from now; 0 when it is not |
+/// Their list is `docs/metrics.md`.
 #[derive(Clone, Debug)]
 pub struct Metrics {
     master_status: Family<Name, Gauge>,
@@ -77,23 +70,27 @@ impl Metrics {
         let all = registry.sub_registry_with_prefix("leader_election");
         all.register(
             "master_status",
-            "Whether this candidate leads",
+            "1 while this candidate leads, else 0",
             metrics.master_status.clone(),
         );
         all.register(
             "slowpath",
-            "Renewals that needed a read",
+            "Renewals of the lock that had to read it first; the others are a single write",
             metrics.slow_path.clone(),
         );
         all.register(
             "transitions",
-            "Terms begun by this candidate",
+            "Times that this candidate became leader",
             metrics.transitions.clone(),
         );
-        all.register("losses", "Times leadership was lost", metrics.losses.clone());
+        all.register(
+            "losses",
+            "Times that this candidate lost leadership without having given it up",
+            metrics.losses.clone(),
+        );
         all.register_with_unit(
             "request_duration",
-            "Requests on the lock object",
+            "How long requests on the lock took",
             Unit::Seconds,
             metrics.requests.clone(),
         );
@@ -126,28 +123,27 @@ impl Collector for Gates {
         if gates.is_empty() {
             return Ok(());
         }
-        let label = |name: &String| Name { name: name.clone() };
-        let rejections = ConstCounter::new(0_u64);
         let mut family = encoder.encode_descriptor(
             "leader_election_write_gate_rejections",
-            "Writes refused because the gate was closed",
+            "Writes that were refused because it was no longer certain that this candidate leads",
             None,
-            rejections.metric_type(),
+            MetricType::Counter,
         )?;
         for (name, gate, _) in gates.iter() {
-            ConstCounter::new(gate.rejections()).encode(family.encode_family(&label(name))?)?;
+            let label = Name { name: name.clone() };
+            ConstCounter::new(gate.rejections()).encode(family.encode_family(&label)?)?;
         }
-        let left = ConstGauge::new(0.0_f64);
         let mut family = encoder.encode_descriptor(
             "leader_election_time_to_deadline",
-            "For how long leadership is proven from now",
+            "For how long from now it is certain that this candidate leads; 0 when it is not",
             Some(&Unit::Seconds),
-            left.metric_type(),
+            MetricType::Gauge,
         )?;
         for (name, gate, clock) in gates.iter() {
             let until = gate.valid_until().unwrap_or_default();
             let left = until.saturating_sub(clock.boot()).as_secs_f64();
-            ConstGauge::new(left).encode(family.encode_family(&label(name))?)?;
+            let label = Name { name: name.clone() };
+            ConstGauge::new(left).encode(family.encode_family(&label)?)?;
         }
         Ok(())
     }

@@ -9,6 +9,7 @@ use evenkeel_arklet::{
 };
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeLabelSet, EncodeLabelValue, EncodeMetric as _};
+use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::ConstGauge;
@@ -23,9 +24,9 @@ use tokio::time::Instant;
 enum CallResult {
     /// The base has done it.
     Ok,
-    /// The base answered that it could not.
+    /// The base answered that it could not do it.
     Failed,
-    /// Without an answer, or without one that counts.
+    /// No answer came, or none that can be read.
     Unanswered,
 }
 
@@ -40,13 +41,29 @@ struct Named {
     command: &'static str,
 }
 
+/// Whether a base is there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, EncodeLabelValue)]
+enum Life {
+    /// The base was heard of lately.
+    Alive,
+    /// Nothing was heard of the base for too long.
+    Silent,
+    /// The base is gone, and its node is still there.
+    Lost,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Living {
+    life: Life,
+}
+
 evenkeel_net::metrics! {
     /// Numbers of one process. Clones are the same ones.
     pub(crate) struct Metrics {
-        calls: Family<Called, Counter> = names::CALLS, "Operations of bases by command and result";
+        calls: Family<Called, Counter> = names::CALLS, "Calls of bases by arklet's command and by result";
         durations: Family<Named, Histogram> =
             names::CALL_DURATION,
-            "How long they took, in seconds",
+            "How long calls of bases took; the time of an install includes waiting for its end",
             // Up to 5 min, which an install may take.
             Family::new_with_constructor(|| Histogram::new(exponential_buckets(0.005, 3.0, 11)));
     }
@@ -96,12 +113,15 @@ struct Lives(Discovery);
 impl Collector for Lives {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), std::fmt::Error> {
         let Census { alive, silent, lost } = self.0.census();
-        let help = "Bases of nodes that this replica serves, by life";
-        let kind = prometheus_client::metrics::MetricType::Gauge;
-        let mut family = encoder.encode_descriptor(names::BASES, help, None, kind)?;
-        for (life, count) in [("Alive", alive), ("Silent", silent), ("Lost", lost)] {
+        let mut family = encoder.encode_descriptor(
+            names::BASES,
+            "Bases of the nodes that this replica serves; summed over all replicas each base counts once",
+            None,
+            MetricType::Gauge,
+        )?;
+        for (life, count) in [(Life::Alive, alive), (Life::Silent, silent), (Life::Lost, lost)] {
             let gauge = ConstGauge::new(i64::try_from(count).unwrap_or(i64::MAX));
-            gauge.encode(family.encode_family(&[("life", life)])?)?;
+            gauge.encode(family.encode_family(&Living { life })?)?;
         }
         Ok(())
     }

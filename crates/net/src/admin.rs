@@ -68,13 +68,13 @@ impl Admin {
     pub fn new(component: &str) -> Self {
         let admin = Self::default();
         admin.register(|registry| {
-            let labels = vec![
+            let labels = Vec::from([
                 ("component", component.to_owned()),
                 ("version", env!("CARGO_PKG_VERSION").to_owned()),
-            ];
+            ]);
             registry.register(
                 "evenkeel_build",
-                "Component and version that runs here",
+                "Always 1; the labels say what runs here",
                 Info::new(labels),
             );
             registry.register_collector(Box::new(process::ProcessMetrics));

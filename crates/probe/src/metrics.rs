@@ -54,17 +54,7 @@ fn histogram(
 
 /// Metrics of a manager, made when somebody asks: series end with their worker.
 ///
-/// | name | what |
-/// |---|---|
-/// | `prober_probe_total{probe_type,result,container,pod,namespace,pod_uid}` | attempts by result: `successful`, `failed`, `unknown` (starved, in strict mode) |
-/// | `prober_probe_duration_seconds{probe_type,container,pod,namespace}` | how long attempts took, whatever their end (upstream leaves failures and errors out) |
-/// | `evenkeel_probe_errors_total{probe_type,container,pod,namespace,pod_uid}` | attempts without a result |
-/// | `evenkeel_probe_state{probe_type,container,pod,namespace,pod_uid}` | what is published: 0 success, 1 failure, -1 unknown; absent before the container is known |
-/// | `evenkeel_probe_run{probe_type,result,container,pod,namespace,pod_uid}` | latest results alike in a row |
-/// | `evenkeel_probe_lag_seconds` | how much later than due attempts began |
-/// | `evenkeel_probe_attempts_in_flight` | attempts under way |
-/// | `evenkeel_probe_attempts_waiting` | workers that are due and wait for a free place |
-/// | `evenkeel_probe_workers` | workers |
+/// Their list is `docs/metrics.md`.
 pub struct ProbeMetrics {
     shared: Weak<Shared>,
 }
@@ -127,7 +117,7 @@ impl Collector for ProbeMetrics {
 
         let mut family = encoder.encode_descriptor(
             "prober_probe",
-            "Cumulative number of a liveness, readiness or startup probe for a container by result",
+            "Attempts of probes by result, as the kubelet counts them; unknown is counted in strict mode only",
             None,
             MetricType::Counter,
         )?;
@@ -144,7 +134,7 @@ impl Collector for ProbeMetrics {
         }
         let mut family = encoder.encode_descriptor(
             "prober_probe_duration",
-            "Duration in seconds for a probe response",
+            "How long attempts took, whatever their end (the kubelet leaves failures out)",
             Some(&Unit::Seconds),
             MetricType::Histogram,
         )?;
@@ -163,7 +153,7 @@ impl Collector for ProbeMetrics {
         }
         let mut family = encoder.encode_descriptor(
             "evenkeel_probe_errors",
-            "Probes that went wrong themselves, and so say nothing about the container",
+            "Attempts that could not be made, and so say nothing about the container",
             None,
             MetricType::Counter,
         )?;
@@ -172,7 +162,7 @@ impl Collector for ProbeMetrics {
         }
         let mut family = encoder.encode_descriptor(
             "evenkeel_probe_state",
-            "What is published about a container: 0 success, 1 failure, -1 unknown",
+            "What is published about a container: 0 success, 1 failure, -1 unknown; absent before the container is known",
             None,
             MetricType::Gauge,
         )?;
@@ -185,7 +175,7 @@ impl Collector for ProbeMetrics {
         }
         let mut family = encoder.encode_descriptor(
             "evenkeel_probe_run",
-            "Latest results alike in a row",
+            "How many of the latest attempts in a row had the same result",
             None,
             MetricType::Gauge,
         )?;
@@ -198,7 +188,7 @@ impl Collector for ProbeMetrics {
         }
         let lags = encoder.encode_descriptor(
             "evenkeel_probe_lag",
-            "How much later than due attempts began",
+            "How much later than planned attempts began; more than 0.02 says that this process has too much to do",
             Some(&Unit::Seconds),
             MetricType::Histogram,
         )?;
@@ -206,15 +196,19 @@ impl Collector for ProbeMetrics {
         for (name, help, value) in [
             (
                 "evenkeel_probe_attempts_in_flight",
-                "Attempts under way",
+                "Attempts that are being made now",
                 sample.in_flight,
             ),
             (
                 "evenkeel_probe_attempts_waiting",
-                "Workers that are due and wait for a free place",
+                "Attempts that are due and wait, because as many are being made as may be",
                 sample.waiting,
             ),
-            ("evenkeel_probe_workers", "Workers", rows.len()),
+            (
+                "evenkeel_probe_workers",
+                "Probes of containers that are being made again and again",
+                rows.len(),
+            ),
         ] {
             encoder
                 .encode_descriptor(name, help, None, MetricType::Gauge)?

@@ -19,14 +19,14 @@ struct Zone {
 evenkeel_net::metrics! {
     struct Figures {
         evictions: Family<Zone, Counter> =
-            "node_collector_evictions", "Nodes tainted NoExecute since the start of this process";
-        health: Family<Zone, Gauge> = "node_collector_zone_health", "Percentage of ready nodes per zone";
-        size: Family<Zone, Gauge> = "node_collector_zone_size", "Nodes that count per zone";
+            "node_collector_evictions", "Nodes that got a NoExecute taint since this process started";
+        health: Family<Zone, Gauge> = "node_collector_zone_health", "Percentage of the nodes of a zone that are ready";
+        size: Family<Zone, Gauge> = "node_collector_zone_size", "Nodes of a zone that count";
         unhealthy: Family<Zone, Gauge> =
-            "node_collector_unhealthy_nodes_in_zone", "Nodes not ready per zone";
+            "node_collector_unhealthy_nodes_in_zone", "Nodes of a zone that are not ready";
         pass: Histogram =
             "node_collector_update_all_nodes_health_duration_seconds",
-            "Duration of a pass over all nodes",
+            "How long a look at all nodes took",
             Histogram::new(exponential_buckets(0.01, 4.0, 10));
         deletions: Counter =
             "taint_eviction_controller_pod_deletions", "Pods deleted because of NoExecute taints";

@@ -71,8 +71,9 @@ pub(super) const LIMITS: [Limit; 6] = [
         // tables of the lab's rules; clients of other hands; every decoder of the server fuzzed, and its
         // benchmark beside Kubernetes' own; watches in the comparison, and the list of what stays different;
         // in the comparison objects that name another kind or version than they should; installations on the
-        // embedded server, and a benchmark of the controller.
-        in_force: 145_400,
+        // embedded server, and a benchmark of the controller; the reader of metrics and of what alerts and
+        // dashboards ask for.
+        in_force: 147_900,
         goal: 96_000,
         slack: 1_000,
     },

@@ -72,7 +72,7 @@ pub(super) fn is_test(path: &str) -> bool {
 }
 
 /// Whether what carries these attributes exists in tests alone.
-pub(super) fn is_test_only(attributes: &[Attribute]) -> bool {
+pub(crate) fn is_test_only(attributes: &[Attribute]) -> bool {
     let conditions = attributes
         .iter()
         .filter(|attribute| attribute.path().is_ident("cfg"));

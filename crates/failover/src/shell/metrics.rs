@@ -28,33 +28,34 @@ evenkeel_net::metrics! {
     pub(super) struct Metrics {
         detection: Histogram =
             "detection_seconds",
-            "From a node's last sign of life that was seen to the verdict that it is dead",
+            "Time from the last sign of life of a node that was seen to the verdict that the node is dead",
             Histogram::new(SECONDS);
         endpoints_out: Histogram =
             "endpoints_out_seconds",
-            "From the verdict to the last pod of the node out of endpoints",
+            "Time from that verdict until no pod of the node is in endpoints any more",
             Histogram::new(SECONDS);
         marks_passed: Counter =
             "stock_marks_passed",
-            "Pods of living nodes that stock Kubernetes marked not ready while no webhook corrected it";
+            "Pods of living nodes that Kubernetes marked not ready while no webhook corrected it, as when a single replica \
+             restarts; each gets its readiness back";
         eviction: Histogram =
             "eviction_seconds",
-            "From the verdict to the deletion of a pod of the node",
+            "Time from the verdict that a node is dead to the deletion of a pod of it",
             Histogram::new(SECONDS);
-        actions: Family<ActionLabels, Counter> = "actions", "Writes by kind and outcome";
-        nodes: Family<StateLabels, Gauge> = "nodes", "Nodes by state, as the leader sees them";
+        actions: Family<ActionLabels, Counter> = "actions", "Writes of the controller to the API server, by kind and outcome";
+        nodes: Family<StateLabels, Gauge> = "nodes", "Nodes by state, as this replica sees them; Dead counts the nodes in every phase of a death";
         pub(super) without_cell: Gauge =
             "nodes_without_cell",
-            "Nodes with an agent for which no cell of their zone has room, as the leader sees them";
+            "Nodes with an agent for which no cell of their zone has room, so that Kubernetes alone cares for them";
         pub(super) unchecked: Gauge =
             "members_without_kubelet_check",
-            "Members whose kubelet peers cannot check, so that no vote finds them dead, as the leader sees them";
+            "Members whose kubelet the other agents cannot check, so that no vote finds them dead; the log names them";
         pub(super) unable_to_check: Gauge =
             "members_unable_to_check",
-            "Members whose agents lack something for the checks of --check, as the leader sees them";
-        pub(super) leading: Gauge = "leading", "1 while this replica leads";
+            "Members whose agents lack something for the checks of --check (docs/agent.md); the log names one";
+        pub(super) leading: Gauge = "leading", "1 while this replica leads, else 0";
         pub(super) watch_live: Gauge =
-            "lease_watch_live", "1 while the watch of node Leases is proven to deliver";
+            "lease_watch_live", "1 while every watch that decisions rest on is proven to deliver, else 0: the controller is blind";
     }
 }
 

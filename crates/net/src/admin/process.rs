@@ -3,6 +3,7 @@
 
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric as _};
+use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 use std::fs;
@@ -81,46 +82,48 @@ impl Collector for ProcessMetrics {
         let sample = Sample::read();
         if let Some(seconds) = sample.cpu_seconds {
             let counter = ConstCounter::new(seconds);
-            let name = "process_cpu_seconds";
             counter.encode(encoder.encode_descriptor(
-                name,
-                "User and system CPU time spent",
+                "process_cpu_seconds",
+                "CPU time that the process has used, in user and in system mode",
                 None,
-                counter.metric_type(),
+                MetricType::Counter,
             )?)?;
         }
         if let Some(seconds) = sample.start_time_seconds {
             let gauge = ConstGauge::new(seconds);
-            let name = "process_start_time_seconds";
             gauge.encode(encoder.encode_descriptor(
-                name,
-                "Start of the process since the epoch",
+                "process_start_time_seconds",
+                "When the process started, in seconds since 1970-01-01 UTC",
                 None,
-                gauge.metric_type(),
+                MetricType::Gauge,
             )?)?;
         }
         for (name, help, value) in [
-            ("process_threads", "Threads", sample.threads),
+            ("process_threads", "Threads of the process", sample.threads),
             (
                 "process_resident_memory_bytes",
-                "Resident memory",
+                "Memory of the process that is in RAM",
                 sample.resident_bytes,
             ),
             (
                 "process_virtual_memory_bytes",
-                "Virtual memory",
+                "Address space of the process",
                 sample.virtual_bytes,
             ),
-            ("process_open_fds", "Open file descriptors", sample.open_fds),
+            (
+                "process_open_fds",
+                "Files, sockets and pipes that are open",
+                sample.open_fds,
+            ),
             (
                 "process_max_fds",
-                "Limit of open file descriptors",
+                "How many files, sockets and pipes may be open at a time",
                 sample.max_fds,
             ),
         ] {
             if let Some(value) = value {
                 let gauge = ConstGauge::new(value);
-                gauge.encode(encoder.encode_descriptor(name, help, None, gauge.metric_type())?)?;
+                gauge.encode(encoder.encode_descriptor(name, help, None, MetricType::Gauge)?)?;
             }
         }
         Ok(())

@@ -54,11 +54,11 @@ async fn a_scrape_of_one_worker() {
     let (lags, others): (Vec<&str>, Vec<&str>) = text
         .lines()
         .partition(|line| line.starts_with("evenkeel_probe_lag_seconds_"));
-    let expected = r#"# HELP prober_probe Cumulative number of a liveness, readiness or startup probe for a container by result
+    let expected = r#"# HELP prober_probe Attempts of probes by result, as the kubelet counts them; unknown is counted in strict mode only
 # TYPE prober_probe counter
 prober_probe_total{probe_type="Readiness",result="successful",container="app",pod="web-u-1",namespace="shop",pod_uid="u-1"} 2
 prober_probe_total{probe_type="Readiness",result="failed",container="app",pod="web-u-1",namespace="shop",pod_uid="u-1"} 3
-# HELP prober_probe_duration_seconds Duration in seconds for a probe response
+# HELP prober_probe_duration_seconds How long attempts took, whatever their end (the kubelet leaves failures out)
 # TYPE prober_probe_duration_seconds histogram
 # UNIT prober_probe_duration_seconds seconds
 prober_probe_duration_seconds_sum{probe_type="Readiness",container="app",pod="web-u-1",namespace="shop"} 0.18
@@ -75,25 +75,25 @@ prober_probe_duration_seconds_bucket{le="2.5",probe_type="Readiness",container="
 prober_probe_duration_seconds_bucket{le="5.0",probe_type="Readiness",container="app",pod="web-u-1",namespace="shop"} 6
 prober_probe_duration_seconds_bucket{le="10.0",probe_type="Readiness",container="app",pod="web-u-1",namespace="shop"} 6
 prober_probe_duration_seconds_bucket{le="+Inf",probe_type="Readiness",container="app",pod="web-u-1",namespace="shop"} 6
-# HELP evenkeel_probe_errors Probes that went wrong themselves, and so say nothing about the container
+# HELP evenkeel_probe_errors Attempts that could not be made, and so say nothing about the container
 # TYPE evenkeel_probe_errors counter
 evenkeel_probe_errors_total{probe_type="Readiness",container="app",pod="web-u-1",namespace="shop",pod_uid="u-1"} 1
-# HELP evenkeel_probe_state What is published about a container: 0 success, 1 failure, -1 unknown
+# HELP evenkeel_probe_state What is published about a container: 0 success, 1 failure, -1 unknown; absent before the container is known
 # TYPE evenkeel_probe_state gauge
 evenkeel_probe_state{probe_type="Readiness",container="app",pod="web-u-1",namespace="shop",pod_uid="u-1"} 1
-# HELP evenkeel_probe_run Latest results alike in a row
+# HELP evenkeel_probe_run How many of the latest attempts in a row had the same result
 # TYPE evenkeel_probe_run gauge
 evenkeel_probe_run{probe_type="Readiness",result="failed",container="app",pod="web-u-1",namespace="shop",pod_uid="u-1"} 3
-# HELP evenkeel_probe_lag_seconds How much later than due attempts began
+# HELP evenkeel_probe_lag_seconds How much later than planned attempts began; more than 0.02 says that this process has too much to do
 # TYPE evenkeel_probe_lag_seconds histogram
 # UNIT evenkeel_probe_lag_seconds seconds
-# HELP evenkeel_probe_attempts_in_flight Attempts under way
+# HELP evenkeel_probe_attempts_in_flight Attempts that are being made now
 # TYPE evenkeel_probe_attempts_in_flight gauge
 evenkeel_probe_attempts_in_flight 1
-# HELP evenkeel_probe_attempts_waiting Workers that are due and wait for a free place
+# HELP evenkeel_probe_attempts_waiting Attempts that are due and wait, because as many are being made as may be
 # TYPE evenkeel_probe_attempts_waiting gauge
 evenkeel_probe_attempts_waiting 0
-# HELP evenkeel_probe_workers Workers
+# HELP evenkeel_probe_workers Probes of containers that are being made again and again
 # TYPE evenkeel_probe_workers gauge
 evenkeel_probe_workers 1
 # EOF"#;

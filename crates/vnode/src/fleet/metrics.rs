@@ -39,38 +39,39 @@ impl Phase {
 pub(crate) enum WriteResult {
     /// The status is written.
     Written,
-    /// The object is deleted.
+    /// The pod is deleted.
     Removed,
-    /// The object was gone or another.
+    /// The pod was gone, or another one has its name. Nothing is left to do.
     Overtaken,
-    /// The API server will not have it.
+    /// The API server refuses it. It is not tried again.
     Refused,
-    /// To be tried again.
+    /// It failed, and is tried again.
     Failed,
 }
 
 /// How a provider's call ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, EncodeLabelValue)]
 pub(crate) enum CallResult {
+    /// The provider has done it.
     Ok,
-    /// With a fault.
+    /// The provider answered with a fault.
     Fault,
-    /// Not before its deadline.
+    /// The provider did not answer before the deadline.
     Late,
-    /// With a panic.
+    /// The provider panicked, which is a mistake in its code.
     Panicked,
-    /// Not at all, or not to its end: the gate of the node's slot has closed.
+    /// The call was not made, or was stopped, because another replica may serve the node by now.
     Fenced,
-    /// With an answer that cannot be.
+    /// The provider gave an answer that cannot be true.
     Nonsense,
 }
 
 /// What became of a pod that only the provider knew.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, EncodeLabelValue)]
 pub(crate) enum StrayResult {
-    /// Seen for the first time.
+    /// It was seen for the first time, and is deleted if it stays.
     Sighted,
-    /// Deleted from the provider.
+    /// It is deleted from the provider.
     Deleted,
 }
 
@@ -115,16 +116,16 @@ evenkeel_net::metrics! {
     /// The metrics of a fleet; clones are the same ones.
     pub(crate) struct Metrics {
         nodes: Gauge = names::NODES, "Nodes that this replica serves";
-        nodes_ready: Gauge = names::NODES_READY, "Nodes that are registered and well";
-        pods: Family<Phased, Gauge> = names::PODS, "Pods by phase";
-        writes: Family<Written, Counter> = names::WRITES, "Writes of pods by result";
+        nodes_ready: Gauge = names::NODES_READY, "Nodes that this replica serves and that are registered and well";
+        pods: Family<Phased, Gauge> = names::PODS, "Pods on the nodes that this replica serves";
+        writes: Family<Written, Counter> = names::WRITES, "Writes of the statuses of pods, and removals of pods";
         latency: Histogram =
-            names::WRITE_LATENCY, "From the decision for a status to its being written", buckets();
+            names::WRITE_LATENCY, "Time from the decision what a pod's status is to its being written", buckets();
         queue: Gauge = names::QUEUE, "Pods whose status waits to be written";
-        calls: Family<Called, Counter> = names::CALLS, "Calls of the provider";
+        calls: Family<Called, Counter> = names::CALLS, "Calls of the provider, by its function and by result";
         durations: Family<Named, Histogram> =
             names::CALL_DURATION, "How long calls of the provider took", Family::new_with_constructor(buckets);
-        strays: Family<Stray, Counter> = names::STRAYS, "Pods that only the provider knew";
+        strays: Family<Stray, Counter> = names::STRAYS, "Pods that only the provider knew, by what became of them";
         requests: Family<Requested, Counter> = names::REQUESTS, "Requests to the API server";
     }
 }
