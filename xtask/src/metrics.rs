@@ -1,6 +1,8 @@
 //! `gen-manifests`: `docs/metrics.md`, the metrics of all processes, read out of the source of the crates.
 
 mod address;
+#[cfg(test)]
+mod alerts;
 mod declared;
 mod labels;
 mod places;

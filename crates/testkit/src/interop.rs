@@ -1,4 +1,5 @@
-//! Peers made of Kubernetes' own code: Go programs in `interop`, built when a test needs them.
+//! Peers made of Kubernetes' and of Prometheus' own code: Go programs in `interop`, built when a test needs
+//! them.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -32,6 +33,24 @@ pub fn build_helm(go: &Path, directory: &Path) -> Result<PathBuf, String> {
     let program = directory.join("helm");
     let command = built(go, "helm", "build", &program);
     finish("helm", command, "helm.sh/helm/v4/cmd/helm")?;
+    Ok(program)
+}
+
+/// Builds Prometheus' promtool of its own module, in the version of `interop/promtool/go.mod`, and returns
+/// the program, which lies in `directory`. It knows no clouds in which to look for targets, which are most
+/// of what it is made of.
+///
+/// # Errors
+/// What Go says.
+pub fn build_promtool(go: &Path, directory: &Path) -> Result<PathBuf, String> {
+    let program = directory.join("promtool");
+    let mut command = built(go, "promtool", "build", &program);
+    command.args(["-tags", "remove_all_sd"]);
+    finish(
+        "promtool",
+        command,
+        "github.com/prometheus/prometheus/cmd/promtool",
+    )?;
     Ok(program)
 }
 
