@@ -7,6 +7,7 @@ mod graph;
 mod hazards;
 mod manifests;
 mod markdown;
+mod messages;
 mod metrics;
 mod numbers;
 mod outside;
@@ -44,7 +45,7 @@ enum Command {
     GenSchemas(gen_schemas::Args),
     /// Compares the crates' dependencies with the graph in ARCHITECTURE.md
     CheckGraph,
-    /// Compares the tests, files and places that the documentation names with the code
+    /// Compares the tests, files, places, Events and log lines that the documentation names with the code
     CheckDocs,
     /// Compiles programs outside the workspace that use one crate each, and counts their dependencies
     CheckOutside,
@@ -98,6 +99,7 @@ fn run(command: Command) -> anyhow::Result<()> {
         Command::CheckDocs => {
             documented::run(&root)?;
             places::run(&root)?;
+            messages::run(&root)?;
             hazards::run(&root)
         }
         Command::CheckOutside => outside::run(&root),
