@@ -19,6 +19,7 @@ use evenkeel_zone::engine::MOST_CARRIED;
 use evenkeel_zone::roster::{Roster, RosterKeys, zone_object_name};
 use jiff::Timestamp;
 use kube::Client;
+use prometheus_client::metrics::gauge::Gauge;
 use std::collections::BTreeSet;
 use std::io::{self, Write as _};
 use std::net::SocketAddr;
@@ -517,6 +518,7 @@ fn serve_admin(
 ) -> Metrics {
     let admin = Admin::new("agent");
     let metrics = Metrics::register(&admin);
+    parts.start(|stop| count_kept_out(kept_out.clone(), metrics.kept_out.clone(), stop));
     let admitted = admitted.clone();
     // An agent that has nothing to do is ready: a roll-out does not wait for it.
     admin.ready("roster", move || {
@@ -531,6 +533,23 @@ fn serve_admin(
         );
     }
     metrics
+}
+
+async fn count_kept_out(
+    mut kept_out: watch::Receiver<Option<String>>,
+    gauge: Gauge,
+    stop: CancellationToken,
+) {
+    loop {
+        gauge.set(i64::from(kept_out.borrow_and_update().is_some()));
+        tokio::select! {
+            () = stop.cancelled() => return,
+            changed = kept_out.changed() => if changed.is_err() {
+                // Nobody reads the node's labels any more: the agent ends.
+                return stop.cancelled().await;
+            },
+        }
+    }
 }
 
 async fn report_kubelet(

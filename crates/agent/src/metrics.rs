@@ -35,6 +35,8 @@ evenkeel_net::metrics! {
         pub(crate) link_proofs: Family<Result, Counter> =
             "link_proofs", "Writes of AgentStatus by which this agent proves that it reaches the API server";
         pub(crate) members: Gauge = "zone_members", "Members of the agent's cell, this agent among them; 0 while it is in no roster";
+        pub(crate) kept_out: Gauge =
+            "kept_out", "1 while labels keep the node out of every roster, so that this agent has nothing to do";
         pub(crate) within_reach: Gauge = "zone_members_within_reach", "Members that this agent watches and has heard of lately";
         pub(crate) carried: Gauge = "carried_cells", "Other cells for which this agent writes reports, because none of their members reaches the API server";
         pub(crate) leading: Gauge = "zone_leading", "1 while this agent holds the Lease of its cell, which keeps reporters from writing the same twice";

@@ -19,6 +19,8 @@ use tokio_util::sync::CancellationToken;
 
 /// How often workloads are looked at.
 const LOOK: Duration = Duration::from_secs(1);
+/// Kind of the object by which writes reach the webhook.
+const WEBHOOK: &str = "MutatingWebhookConfiguration";
 /// Once something of both runs, what is missing gets this long.
 const SETTLE: Duration = Duration::from_secs(30);
 
@@ -218,7 +220,10 @@ impl Made {
     /// Takes everything away again after a failure.
     async fn undo(self, client: &Client, failure: InstallError) -> InstallError {
         let mut left = Vec::new();
-        for named in self.0.iter().rev() {
+        // A controller that has just been told to end may register its webhook once more, until it has no
+        // right to any more: that goes again at the end.
+        let webhooks = self.0.iter().filter(|named| named.kind() == WEBHOOK);
+        for named in self.0.iter().rev().chain(webhooks) {
             if let Err(error) = named.delete(client).await {
                 left.push(format!("{named}: {}", said(&error)));
             }
@@ -247,7 +252,7 @@ async fn put(
     let of_ours = |kind: &str, name: &str| Named::new("v1", kind, Some(&options.namespace), name);
     let webhook = Named::new(
         "admissionregistration.k8s.io/v1",
-        "MutatingWebhookConfiguration",
+        WEBHOOK,
         None,
         evenkeel_api::names::WEBHOOK_CONFIGURATION,
     );

@@ -116,8 +116,12 @@ pub(crate) async fn namespace(client: &Client, name: &str) -> Result<bool, Insta
 }
 
 /// What Kubernetes puts into every namespace.
-fn is_every_namespaces(kind: &str, object: &Value) -> bool {
-    kind == "ConfigMap" && object["metadata"]["name"] == "kube-root-ca.crt"
+pub(crate) fn is_every_namespaces(kind: &str, object: &Value) -> bool {
+    match kind {
+        "ConfigMap" => object["metadata"]["name"] == "kube-root-ca.crt",
+        "ServiceAccount" => object["metadata"]["name"] == "default",
+        _ => false,
+    }
 }
 
 /// Group of the objects by which the API server shares its time. Evenkeel works without, and a server that

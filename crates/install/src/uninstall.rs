@@ -4,9 +4,11 @@ use crate::cluster::Named;
 use crate::debts;
 use crate::install::{InstallError, all_parts};
 use crate::objects::{AGENT_SETTINGS, CONTROLLER, Options, PART_OF, ROSTER_SECRET, objects};
+use crate::preflight::is_every_namespaces;
 use evenkeel_api::names;
 use kube::Client;
 use serde_json::{Value, json};
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::time::Duration;
 use tokio::time::Instant;
@@ -16,6 +18,10 @@ use tokio_util::sync::CancellationToken;
 const LOOK: Duration = Duration::from_millis(500);
 /// Attempts to write a Node that others write, too.
 const ATTEMPTS: usize = 5;
+/// A pod of the controller has 40 s to end once it is told to.
+const STOPPED_WITHIN: Duration = Duration::from_secs(50);
+/// Replicas renew their Leases every 5 s.
+const SILENT: Duration = Duration::from_secs(12);
 /// The Secret of the webhook, which controllers make.
 const WEBHOOK_SECRET: &str = "evenkeel-webhook";
 
@@ -111,32 +117,54 @@ async fn stop(
         .map_err(InstallError::writing(&deployment))?;
     let leases = Named::new("coordination.k8s.io/v1", "Lease", Some(namespace), "");
     let pods = Named::new("v1", "Pod", Some(namespace), "");
-    until(end, shutdown, || async {
+    let mut patience = Patience::default();
+    until(end, shutdown, async || {
         let all = pods
             .siblings(client)
             .await
             .map_err(InstallError::reading("pods"))?;
-        let running: Vec<&str> = all
-            .iter()
-            .filter(|pod| is_controller(pod))
-            .filter_map(name)
-            .collect();
+        let running = all.iter().filter(|pod| is_controller(pod)).filter_map(name);
+        let running = running.map(|pod| (format!("Pod {pod}"), String::new(), STOPPED_WITHIN));
+        let mut left: Vec<_> = running.collect();
         let all = leases
             .siblings(client)
             .await
             .map_err(InstallError::reading("leases"))?;
-        let working = all.iter().filter_map(name).filter(|name| is_replicas(name));
-        let left = running.into_iter().chain(working).next();
-        Ok(left.map(|left| format!("the controllers have not stopped: {left} is still there")))
+        for lease in all.iter().filter(|lease| name(lease).is_some_and(is_replicas)) {
+            let renewed = lease["spec"]["renewTime"].to_string();
+            let lease = format!("Lease {}", name(lease).unwrap_or_default());
+            left.push((lease, renewed, SILENT));
+        }
+        let left = left
+            .into_iter()
+            .find(|(what, as_it_is, longest)| patience.lasts(what, as_it_is, *longest));
+        Ok(left.map(|(what, ..)| format!("the controllers have not stopped: {what} is still there")))
     })
     .await
+}
+
+/// Something that has been as it is for too long is not waited for: a killed replica leaves its Lease behind,
+/// and a pod on a machine that is off never ends.
+#[derive(Default)]
+struct Patience(BTreeMap<String, (String, Option<Instant>)>);
+
+impl Patience {
+    /// Whether `what`, which is `as_it_is` now, is still worth waiting for.
+    fn lasts(&mut self, what: &str, as_it_is: &str, longest: Duration) -> bool {
+        let (known, since) = self.0.entry(what.to_owned()).or_default();
+        if known != as_it_is {
+            as_it_is.clone_into(known);
+            *since = None;
+        }
+        since.get_or_insert_with(Instant::now).elapsed() < longest
+    }
 }
 
 fn name(object: &Value) -> Option<&str> {
     object["metadata"]["name"].as_str()
 }
 
-/// A pod of the controller that is not known to have ended. One on a node that is gone is never told to have.
+/// A pod of the controller that is not known to have ended.
 fn is_controller(pod: &Value) -> bool {
     let ended = ["Succeeded", "Failed"].contains(&pod["status"]["phase"].as_str().unwrap_or_default());
     pod["metadata"]["labels"]["app.kubernetes.io/component"] == "controller" && !ended
@@ -187,15 +215,16 @@ async fn foreign(client: &Client, namespace: &str) -> Result<Option<String>, Ins
         ("apps/v1", "DaemonSet"),
         ("apps/v1", "StatefulSet"),
         ("v1", "Pod"),
+        ("v1", "ServiceAccount"),
     ] {
         let kind = Named::new(api_version, kind, Some(namespace), "");
         let all = kind
             .siblings(client)
             .await
             .map_err(InstallError::reading(&kind))?;
-        let other = all
-            .iter()
-            .find(|object| object["metadata"]["labels"][PART_OF.0] != PART_OF.1);
+        let other = all.iter().find(|object| {
+            object["metadata"]["labels"][PART_OF.0] != PART_OF.1 && !is_every_namespaces(kind.kind(), object)
+        });
         if let Some(object) = other {
             return Ok(Some(format!(
                 "{} {}",
@@ -215,7 +244,7 @@ async fn gone(
     end: Instant,
     shutdown: &CancellationToken,
 ) -> Result<(), InstallError> {
-    until(end, shutdown, || async {
+    until(end, shutdown, async || {
         let left = all_parts(client, objects).await?;
         let left = left
             .into_iter()
@@ -226,18 +255,12 @@ async fn gone(
 }
 
 /// Looks until nothing is left, and fails with what is.
-async fn until<F>(
+async fn until(
     end: Instant,
     shutdown: &CancellationToken,
-    look: impl Fn() -> F,
-) -> Result<(), InstallError>
-where
-    F: Future<Output = Result<Option<String>, InstallError>>,
-{
-    loop {
-        let Some(left) = look().await? else {
-            return Ok(());
-        };
+    mut look: impl AsyncFnMut() -> Result<Option<String>, InstallError>,
+) -> Result<(), InstallError> {
+    while let Some(left) = look().await? {
         if Instant::now() > end {
             return Err(InstallError::Left(format!("{left}; repeat `evenkeel uninstall`")));
         }
@@ -245,5 +268,24 @@ where
             () = shutdown.cancelled() => return Err(InstallError::Stopped(left)),
             () = tokio::time::sleep(LOOK) => {}
         }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn what_does_not_change_is_waited_for_so_long_and_no_longer() {
+        let mut patience = Patience::default();
+        let mut lasts = |as_it_is: &str| patience.lasts("Lease a", as_it_is, SILENT);
+        assert!(lasts("1"));
+        tokio::time::advance(SILENT - Duration::from_millis(1)).await;
+        assert!(lasts("1") && lasts("2"), "it was renewed");
+        tokio::time::advance(SILENT - Duration::from_millis(1)).await;
+        assert!(lasts("2"));
+        tokio::time::advance(Duration::from_millis(1)).await;
+        assert!(!lasts("2"));
     }
 }

@@ -76,7 +76,8 @@ async fn an_agent_whose_node_can_be_in_no_roster_is_ready() {
         machine.start_agent();
         eventually("it is ready", Duration::from_secs(40), || async {
             let answer = machine.ask("/readyz?verbose").ok()?;
-            answer.contains("[+]roster ok").then_some(())
+            let metrics = machine.ask("/metrics").ok()?;
+            (answer.contains("[+]roster ok") && metrics.contains("evenkeel_agent_kept_out 1")).then_some(())
         })
         .await;
     }
