@@ -10,7 +10,12 @@ use std::process::ExitCode;
 
 /// Watch the neighbours of a node, and vote on who is dead
 #[derive(Parser)]
-#[command(name = "evenkeel-agent", version, propagate_version = true)]
+#[command(
+    name = "evenkeel-agent",
+    version,
+    long_version = evenkeel_net::version!(),
+    propagate_version = true
+)]
 struct Cli {
     #[command(flatten)]
     log: LogArgs,

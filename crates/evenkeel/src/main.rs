@@ -20,7 +20,7 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 /// Keeps Kubernetes workloads running when nodes, links or controllers fail.
 #[derive(Parser)]
-#[command(version, propagate_version = true)]
+#[command(version, long_version = evenkeel_net::version!(), propagate_version = true)]
 struct Cli {
     #[command(flatten)]
     log: LogArgs,

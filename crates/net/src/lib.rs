@@ -1,7 +1,7 @@
 //! Foundation of every process: API client, TLS, certificates, admin endpoints, logs, shutdown.
 //!
 //! Each part is a feature, so that a library gets what it asks for. Without any there are durations, files
-//! that hold secrets, errors in words, and the macro [`metrics!`].
+//! that hold secrets, errors in words, and the macros [`metrics!`] and [`version!`].
 //!
 //! | feature | module | what it adds |
 //! |---|---|---|
@@ -39,6 +39,7 @@ pub mod tcp;
 pub mod trace;
 #[cfg(feature = "tls")]
 pub mod verify;
+pub mod version;
 #[cfg(feature = "watch")]
 pub mod watch;
 
