@@ -55,6 +55,17 @@ pub struct Containerd {
     client: Client,
 }
 
+/// A container of a pod that asks for as little as it can: the image's own program and user, a read-only file
+/// system, no capabilities, and no way to more rights.
+pub struct Restricted<'a> {
+    /// The image's name, as it was imported.
+    pub image: &'a str,
+    /// Arguments for the image's program.
+    pub args: &'a [&'a str],
+    /// Files and directories of the machine, each with its place in the container.
+    pub mounts: &'a [(&'a Path, &'a str)],
+}
+
 /// A pod's sandbox.
 pub struct Sandbox {
     /// The runtime's ID.
@@ -83,9 +94,7 @@ impl Containerd {
         let child = started.child.take().expect("it was started");
         let dir = std::mem::replace(&mut started.dir, tempfile::tempdir().expect("a directory"));
         let this = Self { dir, child, client };
-        let archive = image(this.dir.path());
-        this.ctr(["images", "import", &archive.display().to_string()])
-            .expect("the image is taken");
+        this.import(&image(this.dir.path()));
         this
     }
 
@@ -104,9 +113,17 @@ impl Containerd {
         fs::read_to_string(self.dir.path().join("log")).unwrap_or_default()
     }
 
+    /// Takes the image of an archive by the OCI layout.
+    pub fn import(&self, archive: &Path) {
+        self.ctr(["images", "import", &archive.display().to_string()])
+            .expect("the image is taken");
+    }
+
     /// A new pod in the machine's network, with a kubelet's labels.
     pub async fn sandbox(&self, namespace: &str, pod: &str) -> Sandbox {
-        let config = proto::PodSandboxConfig::new(namespace, pod);
+        let logs = self.dir.path().join("logs").join(namespace).join(pod);
+        fs::create_dir_all(&logs).expect("a directory");
+        let config = proto::PodSandboxConfig::new(namespace, pod, logs.display().to_string());
         let request = proto::RunPodSandboxRequest {
             config: Some(config.clone()),
         };
@@ -121,22 +138,65 @@ impl Containerd {
 
     /// A new container in `sandbox` that runs `command`, started; its ID.
     pub async fn container(&self, sandbox: &Sandbox, name: &str, attempt: u32, command: &[&str]) -> String {
+        let config = proto::ContainerConfig {
+            metadata: Some(proto::ContainerMetadata {
+                name: name.to_owned(),
+                attempt,
+            }),
+            image: Some(proto::ImageSpec {
+                image: IMAGE.to_owned(),
+            }),
+            command: owned(command),
+            ..proto::ContainerConfig::default()
+        };
+        self.created(sandbox, name, config).await
+    }
+
+    /// A new container in `sandbox`, started; its ID. [`Containerd::output`] is what it writes.
+    pub async fn restricted(&self, sandbox: &Sandbox, name: &str, wanted: &Restricted<'_>) -> String {
+        let mounts = wanted.mounts.iter().map(|(here, there)| proto::Mount {
+            container_path: (*there).to_owned(),
+            host_path: here.display().to_string(),
+        });
+        let config = proto::ContainerConfig {
+            metadata: Some(proto::ContainerMetadata {
+                name: name.to_owned(),
+                attempt: 0,
+            }),
+            image: Some(proto::ImageSpec {
+                image: wanted.image.to_owned(),
+            }),
+            args: owned(wanted.args),
+            mounts: mounts.collect(),
+            log_path: format!("{name}.log"),
+            linux: Some(proto::LinuxContainerConfig {
+                security_context: Some(proto::LinuxContainerSecurityContext {
+                    capabilities: Some(proto::Capability {
+                        drop_capabilities: vec!["ALL".to_owned()],
+                    }),
+                    namespace_options: Some(proto::NamespaceOption { network: 2, pid: 1 }),
+                    readonly_rootfs: true,
+                    no_new_privs: true,
+                }),
+            }),
+            ..proto::ContainerConfig::default()
+        };
+        self.created(sandbox, name, config).await
+    }
+
+    /// What a container has written so far, with the runtime's stamp before each line.
+    pub fn output(&self, sandbox: &Sandbox, name: &str) -> String {
+        let logs = Path::new(&sandbox.config.log_directory);
+        fs::read_to_string(logs.join(format!("{name}.log"))).unwrap_or_default()
+    }
+
+    async fn created(&self, sandbox: &Sandbox, name: &str, mut config: proto::ContainerConfig) -> String {
         let labels = [("io.kubernetes.container.name".to_owned(), name.to_owned())];
-        let mut labels = HashMap::from(labels);
-        labels.extend(sandbox.config.labels.clone());
+        config.labels = HashMap::from(labels);
+        config.labels.extend(sandbox.config.labels.clone());
         let request = proto::CreateContainerRequest {
             pod_sandbox_id: sandbox.id.clone(),
-            config: Some(proto::ContainerConfig {
-                metadata: Some(proto::ContainerMetadata {
-                    name: name.to_owned(),
-                    attempt,
-                }),
-                image: Some(proto::ImageSpec {
-                    image: IMAGE.to_owned(),
-                }),
-                command: command.iter().map(|&part| part.to_owned()).collect(),
-                labels,
-            }),
+            config: Some(config),
             sandbox_config: Some(sandbox.config.clone()),
         };
         let answer: Result<proto::CreateContainerResponse, _> =
@@ -245,6 +305,10 @@ impl Drop for Starting {
             unmount(self.dir.path());
         }
     }
+}
+
+fn owned(words: &[&str]) -> Vec<String> {
+    words.iter().map(|&word| word.to_owned()).collect()
 }
 
 fn id_of(child: &Child) -> Pid {

@@ -21,6 +21,8 @@ pub(super) struct RunPodSandboxResponse {
 pub(super) struct PodSandboxConfig {
     #[prost(message, optional, tag = "1")]
     pub(super) metadata: Option<PodSandboxMetadata>,
+    #[prost(string, tag = "3")]
+    pub(super) log_directory: String,
     #[prost(map = "string, string", tag = "6")]
     pub(super) labels: HashMap<String, String>,
     #[prost(message, optional, tag = "8")]
@@ -28,7 +30,7 @@ pub(super) struct PodSandboxConfig {
 }
 
 impl PodSandboxConfig {
-    pub(super) fn new(namespace: &str, pod: &str) -> Self {
+    pub(super) fn new(namespace: &str, pod: &str, log_directory: String) -> Self {
         let uid = format!("uid-{namespace}-{pod}");
         let labels = [
             ("io.kubernetes.pod.name", pod),
@@ -42,6 +44,7 @@ impl PodSandboxConfig {
                 namespace: namespace.to_owned(),
                 attempt: 0,
             }),
+            log_directory,
             labels: labels
                 .map(|(label, value)| (label.to_owned(), value.to_owned()))
                 .into(),
@@ -111,8 +114,48 @@ pub(super) struct ContainerConfig {
     pub(super) image: Option<ImageSpec>,
     #[prost(string, repeated, tag = "3")]
     pub(super) command: Vec<String>,
+    #[prost(string, repeated, tag = "4")]
+    pub(super) args: Vec<String>,
+    #[prost(message, repeated, tag = "7")]
+    pub(super) mounts: Vec<Mount>,
     #[prost(map = "string, string", tag = "9")]
     pub(super) labels: HashMap<String, String>,
+    #[prost(string, tag = "11")]
+    pub(super) log_path: String,
+    #[prost(message, optional, tag = "15")]
+    pub(super) linux: Option<LinuxContainerConfig>,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+pub(super) struct Mount {
+    #[prost(string, tag = "1")]
+    pub(super) container_path: String,
+    #[prost(string, tag = "2")]
+    pub(super) host_path: String,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+pub(super) struct LinuxContainerConfig {
+    #[prost(message, optional, tag = "2")]
+    pub(super) security_context: Option<LinuxContainerSecurityContext>,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+pub(super) struct LinuxContainerSecurityContext {
+    #[prost(message, optional, tag = "1")]
+    pub(super) capabilities: Option<Capability>,
+    #[prost(message, optional, tag = "3")]
+    pub(super) namespace_options: Option<NamespaceOption>,
+    #[prost(bool, tag = "7")]
+    pub(super) readonly_rootfs: bool,
+    #[prost(bool, tag = "11")]
+    pub(super) no_new_privs: bool,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+pub(super) struct Capability {
+    #[prost(string, repeated, tag = "2")]
+    pub(super) drop_capabilities: Vec<String>,
 }
 
 #[derive(Clone, PartialEq, prost::Message)]
