@@ -49,7 +49,7 @@ pub struct Options {
 #[derive(Debug, thiserror::Error)]
 pub enum AlertsError {
     /// The system trusts nobody.
-    #[error("alert hooks: the system's certificate authorities cannot be read")]
+    #[error("alert hooks: no certificate authorities to trust; name a file with some in SSL_CERT_FILE")]
     Roots(#[source] io::Error),
 }
 
