@@ -5,6 +5,7 @@ mod documented;
 mod gen_schemas;
 mod graph;
 mod hazards;
+mod image;
 mod manifests;
 mod markdown;
 mod messages;
@@ -49,6 +50,8 @@ enum Command {
     CheckDocs,
     /// Compiles programs outside the workspace that use one crate each, and counts their dependencies
     CheckOutside,
+    /// Builds the container images and lists what is in them: docs/images.md
+    Image(image::Args),
     /// Builds Kubernetes' own control plane of its Go modules, and starts one on loopback until Ctrl-C
     Real {
         /// Build it, and print where the program is
@@ -103,6 +106,7 @@ fn run(command: Command) -> anyhow::Result<()> {
             hazards::run(&root)
         }
         Command::CheckOutside => outside::run(&root),
+        Command::Image(args) => image::run(&root, &args),
         Command::Numbers { args } => numbers::run(&root, &args),
         Command::Differential(args) => differential::run(&args),
         Command::Prove(args) => prove::run(&root, &args),

@@ -10,6 +10,7 @@ mod crash;
 mod elect;
 mod errors;
 mod helm;
+mod images;
 mod kubectl;
 mod netns;
 mod packages;
