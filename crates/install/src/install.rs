@@ -1,18 +1,17 @@
 //! What `evenkeel install` and `evenkeel upgrade` do, step by step.
 
 use crate::cluster::{Named, apply, said};
-use crate::command::SettingArgs;
+use crate::error::InstallError;
 use crate::objects::{
     AGENT, AGENT_SETTINGS, CONTROLLER, Options, PART_OF, ROSTER_SECRET, objects, options_of,
 };
 use crate::rollout::{Progress, Sight, progress};
+use crate::settings::SettingArgs;
 use crate::{preflight, roster};
-use evenkeel_net::client::ClientError;
 use kube::Client;
 use serde_json::Value;
 use std::collections::BTreeSet;
-use std::fmt::{self, Write as _};
-use std::io;
+use std::fmt::Write as _;
 use std::time::Duration;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -23,83 +22,6 @@ const LOOK: Duration = Duration::from_secs(1);
 const WEBHOOK: &str = "MutatingWebhookConfiguration";
 /// Once something of both runs, what is missing gets this long.
 const SETTLE: Duration = Duration::from_secs(30);
-
-/// Why a command of this crate failed.
-#[derive(Debug, thiserror::Error)]
-pub enum InstallError {
-    /// There is no API server to be found.
-    #[error(transparent)]
-    Client(#[from] ClientError),
-    /// It cannot be done here. Nothing was changed.
-    #[error("{0}; nothing was changed")]
-    Refused(String),
-    /// Something cannot be read. Nothing was changed.
-    #[error("cannot read {what}: {why}")]
-    Read {
-        /// What it is.
-        what: String,
-        /// What the server said.
-        why: String,
-    },
-    /// The API server did not take a write. What was made before was removed, or stays, as the command says.
-    #[error("cannot {what}: {why}")]
-    Write {
-        /// What was to be done.
-        what: String,
-        /// What the server said.
-        why: String,
-    },
-    /// No key could be made.
-    #[error("cannot make the key that signs rosters: {0}")]
-    Key(String),
-    /// The workloads do not run.
-    #[error("{0}")]
-    NotRunning(String),
-    /// The command was told to stop.
-    #[error("stopped: {0}")]
-    Stopped(String),
-    /// What was made could not be removed again after a failure.
-    #[error("{failure}; and what was made before could not be removed ({left}): run `evenkeel uninstall`")]
-    HalfInstalled {
-        /// Why the command failed.
-        failure: Box<InstallError>,
-        /// What could not be removed.
-        left: String,
-    },
-    /// After a failure everything that had been made was removed.
-    #[error("{0}; what this command had made was removed again")]
-    Undone(Box<InstallError>),
-    /// Something is left on the cluster.
-    #[error("{0}")]
-    Left(String),
-    /// Nobody reads the output.
-    #[error("cannot print")]
-    Output(#[source] io::Error),
-}
-
-impl InstallError {
-    /// 2: nothing was changed, and the caller can mend it. 1: it failed later.
-    pub fn exit_code(&self) -> u8 {
-        match self {
-            Self::Client(_) | Self::Refused(_) | Self::Read { .. } => 2,
-            _ => 1,
-        }
-    }
-
-    pub(crate) fn reading(what: impl fmt::Display) -> impl Fn(kube::Error) -> Self {
-        move |error| Self::Read {
-            what: what.to_string(),
-            why: said(&error),
-        }
-    }
-
-    pub(crate) fn writing(what: impl fmt::Display) -> impl Fn(kube::Error) -> Self {
-        move |error| Self::Write {
-            what: format!("write {what}"),
-            why: said(&error),
-        }
-    }
-}
 
 /// Installs, and says what was done.
 pub(crate) async fn install(

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | [`objects`] | **pure**: every object of an installation, made of the files under `deploy/` |
 //! | [`manifest`] | **pure**: YAML documents in and out |
-//! | `command` | the commands and their flags (feature `cli`, like all that follow) |
+//! | `command`, `settings` | the commands and their flags (feature `cli`, like all that follow) |
 //! | `preflight` | what has to hold before anything is changed |
 //! | `install`, `uninstall` | what the commands do, step by step |
 //! | `rollout` | **pure**: how far the workloads are |
@@ -22,6 +22,8 @@ mod debts;
 #[cfg(feature = "cli")]
 pub mod doctor;
 #[cfg(feature = "cli")]
+mod error;
+#[cfg(feature = "cli")]
 mod install;
 pub mod manifest;
 pub mod objects;
@@ -32,11 +34,13 @@ mod rollout;
 #[cfg(feature = "cli")]
 mod roster;
 #[cfg(feature = "cli")]
+pub mod settings;
+#[cfg(feature = "cli")]
 #[cfg(test)]
 mod steps_tests;
 #[cfg(feature = "cli")]
 mod uninstall;
 
 #[cfg(feature = "cli")]
-pub use install::InstallError;
+pub use error::InstallError;
 pub use objects::{Options, objects};

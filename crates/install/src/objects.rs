@@ -58,7 +58,8 @@ pub struct Options {
 impl Default for Options {
     /// A first installation: it decides, records and explains, and changes nothing.
     fn default() -> Self {
-        let image = format!("evenkeel:{}", env!("CARGO_PKG_VERSION"));
+        // As `cargo xtask image` names it: a node that has loaded it pulls nothing.
+        let image = format!("localhost/evenkeel:{}", env!("CARGO_PKG_VERSION"));
         Self {
             namespace: names::NAMESPACE.to_owned(),
             agent_image: agent_image(&image),

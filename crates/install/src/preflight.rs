@@ -2,7 +2,7 @@
 //! rights of whoever installs.
 
 use crate::cluster::{Named, apply, is_forbidden, said};
-use crate::install::InstallError;
+use crate::error::InstallError;
 use crate::objects::{CONTROLLER, PART_OF};
 use k8s_openapi::api::authorization::v1::{
     ResourceAttributes, SelfSubjectAccessReview, SelfSubjectAccessReviewSpec,

@@ -1,7 +1,7 @@
 //! The key that signs rosters: made once for each installation, and never shown.
 
 use crate::cluster::{Named, apply};
-use crate::install::InstallError;
+use crate::error::InstallError;
 use crate::objects::{AGENT_SETTINGS, PART_OF, ROSTER_SECRET};
 use evenkeel_zone::keys::SigningKey;
 use k8s_openapi::ByteString;

@@ -1,8 +1,9 @@
 //! Installation, upgrade and removal on the embedded API server, whose workloads the tests play.
 
-use crate::command::SettingArgs;
-use crate::install::{InstallError, all_parts, install, upgrade};
+use crate::error::InstallError;
+use crate::install::{all_parts, install, upgrade};
 use crate::objects::{AGENT, CONTROLLER, Options, PART_OF, ROSTER_SECRET, objects};
+use crate::settings::SettingArgs;
 use crate::uninstall::uninstall;
 use evenkeel_testkit::cluster::{Cluster, Objects as _};
 use k8s_openapi::api::admissionregistration::v1::MutatingWebhookConfiguration;
@@ -277,7 +278,7 @@ async fn an_upgrade_changes_what_it_is_told_and_keeps_the_rest() {
     let old = json!({"metadata": {"name": "evenkeel-old", "labels": {PART_OF.0: PART_OF.1}}, "rules": []});
     cluster.create::<ClusterRole>(old).await;
     let act = SettingArgs {
-        mode: Some(crate::command::ModeArg::Act),
+        mode: Some(crate::settings::ModeArg::Act),
         ..SettingArgs::default()
     };
     let told = upgrade(&cluster.client, &act, NO_WAIT, &token()).await.unwrap();

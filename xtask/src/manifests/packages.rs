@@ -24,7 +24,7 @@ fn print(options: &Options) -> anyhow::Result<String> {
 
 fn kustomization() -> String {
     format!(
-        "{HEADER}# Another image: `kustomize edit set image evenkeel=…`. Another namespace: `evenkeel install --namespace`, because the\n\
+        "{HEADER}# Another image: `kustomize edit set image localhost/evenkeel=…`. Another namespace: `evenkeel install --namespace`, because the\n\
          # admission policies name it, too, which kustomize does not change.\n\
          apiVersion: kustomize.config.k8s.io/v1beta1\nkind: Kustomization\nresources:\n  - evenkeel.yaml\n"
     )

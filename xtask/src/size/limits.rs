@@ -54,7 +54,8 @@ pub(super) const LIMITS: [Limit; 6] = [
         // in one of 10,000 cases, and bodies that name another kind or version than they should; classes of
         // runtimes; a server for tests of other programs, with faults and a record of the requests; in the
         // lab Kubernetes' rules of roll-outs, revisions, adoption, claims and volumes, requests, and garbage
-        // collection of every kind; installing, upgrading and uninstalling, and a command that finds what is wrong.
+        // collection of every kind; installing, upgrading and uninstalling, and a command that finds what is
+        // wrong.
         in_force: 185_900,
         goal: 118_000,
         slack: 1_000,

@@ -14,7 +14,7 @@ mod machine;
 mod nodes;
 mod read;
 
-use crate::install::InstallError;
+use crate::error::InstallError;
 use clap::{Args, ValueEnum};
 use evenkeel_net::client::ClientArgs;
 use findings::{Finding, Severity};

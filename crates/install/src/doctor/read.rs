@@ -2,7 +2,7 @@
 
 use super::facts::{Facts, Reach};
 use crate::cluster::{Named, said};
-use crate::install::InstallError;
+use crate::error::InstallError;
 use crate::objects::{AGENT, CONTROLLER, Options, objects, options_of};
 use crate::preflight;
 use crate::rollout::Sight;
