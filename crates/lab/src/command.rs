@@ -15,6 +15,8 @@ use crate::{
     switch::links::Way,
 };
 use clap::{Args, Subcommand};
+use control::status::Status;
+use evenkeel_net::output::{self, Format};
 use scenario::run_scenario;
 use std::{
     io::{self, IsTerminal as _, Write as _},
@@ -156,7 +158,11 @@ pub enum LabCommand {
     /// Shows the running lab, live.
     Watch,
     /// Shows the running lab, once.
-    Status,
+    Status {
+        /// How to print: a table, a table with the full keys of taints, or everything for programs.
+        #[arg(short, long, value_name = "FORMAT", default_value = "table")]
+        output: Format,
+    },
 }
 
 /// What can be crashed.
@@ -338,8 +344,10 @@ pub async fn run(args: LabArgs, shutdown: CancellationToken) -> Result<Outcome, 
         }
         Some(LabCommand::Heal { node }) => order(&dir, Fault::Heal { node }).await,
         Some(LabCommand::Clean) => clean(&args, &shutdown).await,
-        Some(LabCommand::Status) => {
-            print(&control::status(&dir).await?.to_string()).map_err(LabError::Output)?;
+        Some(LabCommand::Status { output }) => {
+            let status = control::status(&dir).await?;
+            let text = output.of(&status, Status::table).map_err(LabError::Output)?;
+            output::print(&text).map_err(LabError::Output)?;
             Ok(Outcome::Success)
         }
         Some(LabCommand::Watch) => {

@@ -12,7 +12,7 @@
 //! | `pki` | `pki` | certificates |
 //! | `serve` | `serve`, `tcp` | HTTP and HTTPS listeners |
 //! | `admin` | `admin` | health endpoints and metrics |
-//! | `process` | `client::ClientArgs`, `failure`, `log::LogArgs`, `shutdown`, `trace` | what a command needs: flags, log output, signals, exit codes |
+//! | `process` | `client::ClientArgs`, `failure`, `log::LogArgs`, `output`, `shutdown`, `trace` | what a command needs: flags, log output, signals, exit codes |
 //! | `otel` | `trace` | spans to an OpenTelemetry collector |
 
 #[cfg(feature = "admin")]
@@ -27,6 +27,8 @@ pub mod file;
 pub mod kinds;
 pub mod log;
 mod metrics;
+#[cfg(feature = "process")]
+pub mod output;
 #[cfg(feature = "pki")]
 pub mod pki;
 #[cfg(feature = "serve")]

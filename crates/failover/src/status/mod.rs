@@ -15,8 +15,9 @@ pub mod text;
 
 use evenkeel_api::names;
 use evenkeel_net::client::{ClientArgs, ClientError};
-use report::{Question, Report, Subject};
-use std::io::{self, Write as _};
+use evenkeel_net::output::{self, Format};
+use report::{Question, Subject};
+use std::io;
 use std::time::Duration;
 
 /// When the API server has not answered everything within this time, the command says so and ends. Several
@@ -54,20 +55,6 @@ pub struct StatusArgs {
     /// Where the API server is.
     #[command(flatten)]
     pub client: ClientArgs,
-}
-
-/// How a report is printed.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
-pub enum Format {
-    /// A table.
-    #[default]
-    Table,
-    /// A table with more columns.
-    Wide,
-    /// JSON.
-    Json,
-    /// YAML.
-    Yaml,
 }
 
 /// Why the command could not show what was asked for.
@@ -123,8 +110,8 @@ pub async fn run(args: StatusArgs) -> Result<u8, StatusError> {
         .await
         .map_err(|_| StatusError::Silent)??;
     let report = scene::report(&found, &question);
-    let text = printed(&report, args.output).map_err(StatusError::Output)?;
-    print(&text).map_err(StatusError::Output)?;
+    let text = args.output.of(&report, text::text).map_err(StatusError::Output)?;
+    output::print(&text).map_err(StatusError::Output)?;
     if let Subject::Unknown(unknown) = &report.subject {
         let all = if unknown.kind == "zone" {
             "evenkeel status zones"
@@ -157,32 +144,6 @@ fn question(what: Option<&str>, name: Option<String>) -> Result<Question, Status
         (Some(what), Some(name)) => Err(StatusError::Usage(format!(
             "{name}: one node at a time; a second name goes with `zones` and `incidents`, not with {what}"
         ))),
-    }
-}
-
-/// The report in a format.
-fn printed(report: &Report, format: Format) -> io::Result<String> {
-    match format {
-        Format::Table => Ok(text::text(report, false)),
-        Format::Wide => Ok(text::text(report, true)),
-        Format::Json => {
-            let text = serde_json::to_string_pretty(report).map_err(io::Error::other)?;
-            Ok(format!("{text}\n"))
-        }
-        Format::Yaml => {
-            // By way of JSON values, so that both formats have the same fields in the same form.
-            let value = serde_json::to_value(report).map_err(io::Error::other)?;
-            serde_saphyr::to_string(&value).map_err(io::Error::other)
-        }
-    }
-}
-
-/// A reader that has seen enough (`head`) is no failure.
-fn print(text: &str) -> io::Result<()> {
-    let mut out = io::stdout().lock();
-    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
-        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
-        written => written,
     }
 }
 

@@ -470,7 +470,7 @@ fn a_machine_that_was_registered_anew_has_no_part_in_its_predecessors_incident()
 #[test]
 fn programs_get_the_same_in_json_and_yaml() {
     let report: Report = report(&found(), &Question::Nodes);
-    let json: Value = serde_json::from_str(&printed(&report, Format::Json).unwrap()).unwrap();
+    let json: Value = serde_json::from_str(&Format::Json.of(&report, text).unwrap()).unwrap();
     assert_eq!(json["controller"]["leader"]["state"], "works");
     assert_eq!(json["controller"]["leader"]["renewedAt"], "2026-03-01T11:59:59Z");
     assert_eq!(json["nodes"][1]["state"], "Disconnected");
@@ -478,7 +478,7 @@ fn programs_get_the_same_in_json_and_yaml() {
         (&json["healthy"], &json["nodes"][1]["olderThanLeader"]),
         (&json!(false), &json!(false))
     );
-    let yaml: Value = serde_saphyr::from_str(&printed(&report, Format::Yaml).unwrap()).unwrap();
+    let yaml: Value = serde_saphyr::from_str(&Format::Yaml.of(&report, text).unwrap()).unwrap();
     assert_eq!(yaml, json);
 }
 

@@ -38,6 +38,7 @@ fn parse(line: &str) -> Result<LabArgs, clap::Error> {
 #[case("lab heal shore-1")]
 #[case("lab watch")]
 #[case("lab status")]
+#[case("lab status -o yaml --dir /x")]
 fn accepts(#[case] line: &str) {
     assert!(
         parse(line).is_ok(),

@@ -49,12 +49,13 @@ pub struct NodeStatus {
 }
 
 impl NodeStatus {
-    fn cells(&self) -> [String; 8] {
+    /// `wide`: taints with their full keys.
+    fn cells(&self, wide: bool) -> [String; 8] {
         let or_dash = |text: String| if text.is_empty() { "-".to_owned() } else { text };
-        let taints = self
-            .taints
-            .iter()
-            .map(|taint| taint.rsplit('/').next().unwrap_or(taint).to_owned());
+        let taints = self.taints.iter().map(|taint| match taint.rsplit('/').next() {
+            Some(short) if !wide => short.to_owned(),
+            _ => taint.clone(),
+        });
         [
             self.name.clone(),
             match (self.power, self.trouble.as_str()) {
@@ -75,6 +76,18 @@ impl NodeStatus {
     }
 }
 
+impl Status {
+    /// For people.
+    pub fn table(&self, wide: bool) -> String {
+        if wide {
+            format!("{self:#}")
+        } else {
+            self.to_string()
+        }
+    }
+}
+
+/// The alternate form (`{:#}`) is the wide one.
 impl fmt::Display for Status {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "api server {} {}", self.server, self.api_server)?;
@@ -91,7 +104,7 @@ impl fmt::Display for Status {
         ]
         .map(str::to_owned);
         let rows: Vec<[String; 8]> = std::iter::once(head)
-            .chain(self.nodes.iter().map(NodeStatus::cells))
+            .chain(self.nodes.iter().map(|node| node.cells(f.alternate())))
             .collect();
         f.write_str(&table(&rows))
     }
@@ -160,5 +173,10 @@ mod tests {
             "shore-2  on     cloud cut (both ways)  running  Unknown  Disconnected  2/3 pods, 2 endpoints  unreachable:NoSchedule"
         );
         assert_eq!(lines[2].find("POWER"), lines[3].find("on"));
+        let wide = status.table(true);
+        assert!(
+            wide.ends_with("  node.kubernetes.io/unreachable:NoSchedule\n"),
+            "{wide}"
+        );
     }
 }

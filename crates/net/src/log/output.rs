@@ -1,7 +1,7 @@
 //! Log output of a process, by its flags.
 
+use crate::output::has_colours;
 use crate::trace::{self, Spans, Traces};
-use std::io::IsTerminal as _;
 use tracing_appender::non_blocking::{NonBlockingBuilder, WorkerGuard};
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::filter::{Directive, LevelFilter};
@@ -60,7 +60,7 @@ impl LogArgs {
         trace::start(service, |spans| {
             let lines = tracing_subscriber::fmt::layer().with_writer(std::io::stderr);
             let lines = match self.log_format {
-                LogFormat::Text => lines.with_ansi(std::io::stderr().is_terminal()).boxed(),
+                LogFormat::Text => lines.with_ansi(has_colours(&std::io::stderr())).boxed(),
                 LogFormat::Json => lines.json().flatten_event(true).with_current_span(false).boxed(),
             };
             let layers: Vec<Spans> = [lines.with_filter(filter).boxed()]
@@ -81,7 +81,7 @@ impl LogArgs {
             .with_env_filter(filter)
             .with_writer(writer);
         let started = match self.log_format {
-            LogFormat::Text => lines.with_ansi(std::io::stderr().is_terminal()).try_init(),
+            LogFormat::Text => lines.with_ansi(has_colours(&std::io::stderr())).try_init(),
             LogFormat::Json => lines
                 .json()
                 .flatten_event(true)
