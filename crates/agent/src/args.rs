@@ -32,20 +32,20 @@ pub struct AgentArgs {
 /// Something else than running.
 #[derive(Clone, Debug, Subcommand)]
 pub enum AgentCommand {
-    /// Makes the private key of an agent.
+    /// Make the private key of an agent.
     Keygen {
         /// File to write (mode 0600); an existing file is never overwritten.
         #[arg(long, value_name = "FILE")]
         out: PathBuf,
     },
-    /// Makes the next key of an agent, which changes to it while it runs, within some two minutes and without
+    /// Make the next key of an agent, which changes to it while it runs, within some two minutes and without
     /// a gap. While its node is cut off it is not announced.
     RotateKey {
         /// The agent's --key.
         #[arg(long, value_name = "FILE", default_value = "/var/lib/evenkeel/agent.key")]
         key: PathBuf,
     },
-    /// Prints the public half of a private key, as --roster-public-key takes it.
+    /// Print the public half of a private key, as --roster-public-key takes it.
     Pubkey {
         /// File with the private key.
         #[arg(long, value_name = "FILE")]

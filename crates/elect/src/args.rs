@@ -21,15 +21,7 @@ use std::time::Duration;
 ///
 /// TERM and INT end the command and then this process; a second one kills. HUP, QUIT, USR1, USR2 and WINCH
 /// are passed on.
-///
-/// Exit codes: the command's own when it ends by itself (128 + N if by signal N); 0 when told to stop and the
-/// command complied; 75 when leadership was lost (--on-lost exit); 78 when another candidate runs under the
-/// same identity; 126 when the command cannot be run, 127 when it is not found; 2 for wrong flags; 1 for
-/// everything else.
 #[derive(Clone, Debug, clap::Args)]
-#[command(
-    after_help = "Example: evenkeel elect --lease jobs/mailer --listen 127.0.0.1:4040 -- /usr/bin/mailer --queue main"
-)]
 pub struct ElectArgs {
     /// Where the API server is.
     #[command(flatten)]

@@ -1,5 +1,8 @@
 //! Evenkeel's command line: each sub-command is a thin face on a crate.
 
+mod help;
+mod pages;
+mod program;
 mod vnode;
 
 use clap::{Parser, Subcommand, ValueEnum as _};
@@ -11,6 +14,7 @@ use evenkeel_net::failure::Failure;
 use evenkeel_net::log::LogArgs;
 use evenkeel_probe::cli::{self as probe_cli, ProbeArgs};
 use evenkeel_settings::Configured;
+use program::Program;
 use std::ffi::OsString;
 use std::process::ExitCode;
 use tokio_util::sync::CancellationToken;
@@ -20,41 +24,52 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 /// Keeps Kubernetes workloads running when nodes, links or controllers fail.
 #[derive(Parser)]
-#[command(version, long_version = evenkeel_net::version!(), propagate_version = true)]
-struct Cli {
+#[command(name = "evenkeel", version, long_version = evenkeel_net::version!(), propagate_version = true)]
+struct Cli<C: Subcommand> {
     #[command(flatten)]
     log: LogArgs,
     #[command(subcommand)]
-    command: Command,
+    command: C,
 }
 
+/// Every command.
 #[derive(Subcommand)]
-enum Command {
+#[expect(clippy::large_enum_variant, reason = "one value per process, made once")]
+enum Any {
     #[command(flatten)]
-    Service(Service),
-    // Told by its arguments.
-    Elect(ElectArgs),
-    // Told by its arguments.
-    Probe(ProbeArgs),
-    // Told by its arguments.
-    Status(StatusArgs),
-    #[command(flatten)]
-    Installation(Installation),
+    Command(Command),
     /// Not for people: what `elect` puts between itself and its command
     #[command(hide = true)]
     ElectKeeper(KeeperArgs),
 }
 
+/// What people use, and so what completions and manual pages show.
+#[derive(Subcommand)]
+enum Command {
+    #[command(flatten)]
+    Service(Service),
+    // Without a line of its own, so that the help is that of its arguments.
+    Elect(ElectArgs),
+    // Without a line of its own, so that the help is that of its arguments.
+    Probe(ProbeArgs),
+    // Without a line of its own, so that the help is that of its arguments.
+    Status(StatusArgs),
+    #[command(flatten)]
+    Installation(Installation),
+    #[command(flatten)]
+    Pages(pages::Pages),
+}
+
 /// What brings Evenkeel to a cluster and takes it away, and finds what is in its way.
 #[derive(Subcommand)]
 enum Installation {
-    // Told by its arguments.
+    // Without a line of its own, so that the help is that of its arguments.
     Doctor(DoctorArgs),
-    // Told by its arguments.
+    // Without a line of its own, so that the help is that of its arguments.
     Install(InstallArgs),
-    // Told by its arguments.
+    // Without a line of its own, so that the help is that of its arguments.
     Upgrade(UpgradeArgs),
-    // Told by its arguments.
+    // Without a line of its own, so that the help is that of its arguments.
     Uninstall(UninstallArgs),
 }
 
@@ -67,7 +82,7 @@ enum Service {
     Controller(Configured<evenkeel_failover::ControllerArgs>),
     /// Stand in for the stock node lifecycle and taint eviction controllers
     NodeLifecycle(evenkeel_stock::NodeLifecycleArgs),
-    // Told by its arguments.
+    // Without a line of its own, so that the help is that of its arguments.
     Vnode(Box<vnode::VnodeArgs>),
     /// Serve an embedded Kubernetes API, for tests
     Apiserver(evenkeel_apiserver::cli::ApiServerArgs),
@@ -77,15 +92,31 @@ enum Service {
 
 fn main() -> ExitCode {
     evenkeel_net::init_crypto();
-    let started = Failure::of_usage(Cli::try_parse()).and_then(|cli| match cli.command {
+    let program = Program::of(std::env::args_os().next().as_deref());
+    let started = Failure::of_usage(program.parse(std::env::args_os())).and_then(run);
+    started.unwrap_or_else(|failure| failure.report(program.name()))
+}
+
+fn run(cli: Cli<Any>) -> Result<ExitCode, Failure> {
+    let command = match cli.command {
+        Any::Command(command) => command,
+        Any::ElectKeeper(args) => return keep(&cli.log, args),
+    };
+    match command {
         Command::Service(service) => serve(&cli.log, service),
         Command::Elect(args) => elect(&cli.log, args),
         Command::Probe(args) => probe(&cli.log, args),
         Command::Status(args) => show(&cli.log, args),
         Command::Installation(what) => install(&cli.log, what),
-        Command::ElectKeeper(args) => keep(&cli.log, args),
-    });
-    started.unwrap_or_else(|failure| failure.report("evenkeel"))
+        Command::Pages(what) => make(what),
+    }
+}
+
+/// Pages describe the program under its own name, however it was called.
+fn make(what: pages::Pages) -> Result<ExitCode, Failure> {
+    let line = Program::Evenkeel.command::<Cli<Command>>();
+    pages::run(what, line).map_err(|error| Failure::later(&error))?;
+    Ok(ExitCode::SUCCESS)
 }
 
 /// Signals are the command's, too: the runner takes them itself.
@@ -176,10 +207,10 @@ async fn serve(log: &LogArgs, service: Service) -> Result<ExitCode, Failure> {
     let _traces = log.init_traced(level, "evenkeel").map_err(Failure::usage)?;
     let shutdown = evenkeel_net::shutdown::on_signals().map_err(|error| Failure::later(&error))?;
     evenkeel_net::shutdown::stop_with_parent(&shutdown).map_err(|error| Failure::later(&error))?;
-    Box::pin(run(service, shutdown)).await
+    Box::pin(until(service, shutdown)).await
 }
 
-async fn run(service: Service, shutdown: CancellationToken) -> Result<ExitCode, Failure> {
+async fn until(service: Service, shutdown: CancellationToken) -> Result<ExitCode, Failure> {
     match service {
         Service::Agent(args) => {
             let ran = evenkeel_agent::run(args, shutdown).await;

@@ -20,7 +20,7 @@ const BASES: usize = 1000;
 /// `kind` of the file.
 const KIND: &str = "VnodeConfiguration";
 
-/// Virtual nodes, many in one process.
+/// Serve virtual nodes, many in one process.
 ///
 /// Registers nodes and runs the pods that are bound to them by way of a provider. Ended by a signal it leaves
 /// nodes and pods as they are: the next process takes them over.

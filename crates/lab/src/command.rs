@@ -81,7 +81,7 @@ pub struct LabArgs {
 /// What to do with a lab.
 #[derive(Clone, Debug, Subcommand)]
 pub enum LabCommand {
-    /// Plays a scenario in a lab of its own; the exit code says whether every assertion held.
+    /// Play a scenario in a lab of its own; the exit code says whether every assertion held.
     Run {
         /// Scenario file, or a built-in one: `tour`, `crash`, `stall`, `isolated`, `split`, `dark`,
         /// `three-zones`, `api-restart`, `power-off`, `power-off-builtin`.
@@ -93,7 +93,7 @@ pub enum LabCommand {
         #[arg(long, value_name = "FILE")]
         report: Option<PathBuf>,
     },
-    /// Cuts a link of a node in the running lab.
+    /// Cut a link of a node in the running lab.
     Cut {
         /// The node.
         node: String,
@@ -113,12 +113,12 @@ pub enum LabCommand {
         #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u8).range(0..=100))]
         drop: Option<u8>,
     },
-    /// Takes the power of a node in the running lab.
+    /// Switch a node off in the running lab.
     Kill {
         /// The node.
         node: String,
     },
-    /// Freezes a whole machine in the running lab for a time: nothing answers, nothing is lost.
+    /// Freeze a whole machine in the running lab for a time: nothing answers, nothing is lost.
     Stall {
         /// The node.
         node: String,
@@ -126,7 +126,7 @@ pub enum LabCommand {
         #[arg(long, value_name = "DURATION")]
         r#for: Span,
     },
-    /// Stops a kubelet in the running lab for a time; containers and agent go on.
+    /// Stop a kubelet in the running lab for a time; containers and agent go on.
     RestartKubelet {
         /// The node.
         node: String,
@@ -134,7 +134,7 @@ pub enum LabCommand {
         #[arg(long, value_name = "DURATION")]
         r#for: Span,
     },
-    /// Stops an agent in the running lab for a time; kubelet and containers go on.
+    /// Stop an agent in the running lab for a time; kubelet and containers go on.
     RestartAgent {
         /// The node.
         node: String,
@@ -142,22 +142,22 @@ pub enum LabCommand {
         #[arg(long, value_name = "DURATION")]
         r#for: Span,
     },
-    /// Kills a process in the running lab; it is started again.
+    /// Kill a process in the running lab; it is started again.
     Crash {
         /// Which.
         #[command(subcommand)]
         what: CrashTarget,
     },
-    /// Repairs links and switches nodes on.
+    /// Repair links and switch nodes on.
     Heal {
         /// The node; without it everything.
         node: Option<String>,
     },
-    /// Removes what a lab left on the control plane that it joined (--join), after a `kill -9`.
+    /// Remove what a lab left on the control plane that it joined (--join), after a `kill -9`.
     Clean,
-    /// Shows the running lab, live.
+    /// Show the running lab, live.
     Watch,
-    /// Shows the running lab, once.
+    /// Show the running lab, once.
     Status {
         /// How to print: a table, a table with the full keys of taints, or everything for programs.
         #[arg(short, long, value_name = "FORMAT", default_value = "table")]

@@ -6,6 +6,7 @@
     reason = "helpers of tests fail and tell as tests do"
 )]
 
+mod command_line;
 mod crash;
 mod elect;
 mod errors;

@@ -24,14 +24,11 @@ use std::time::Duration;
 /// attempts fit into it.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Shows what Evenkeel has decided about nodes, and why.
+/// Show what Evenkeel has decided about nodes, and why.
 ///
 /// Without a name: one line per node. With the name of a node: its state, the evidence, what would change the
 /// decision, the settings that hold, and the history of its incident. It shows what the leading controller
 /// has published, it decides nothing itself, and it changes nothing; the rights of a reader are enough.
-///
-/// Exit code 0: all nodes are Healthy and a controller works. 1: something is not so. 2: it could not be
-/// read.
 #[derive(Clone, Debug, clap::Args)]
 pub struct StatusArgs {
     /// A node, or `zones`, or `incidents` [default: every node]. `node/NAME` is a node of any name.

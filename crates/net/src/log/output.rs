@@ -22,14 +22,25 @@ pub enum LogFormat {
     Json,
 }
 
+/// Apart from the flags of the command, which each help is about.
+const HEADING: &str = "Log output";
+
 /// Flags of every process. Flatten into a clap struct.
 #[derive(Clone, Debug, clap::Args)]
 pub struct LogArgs {
-    /// Log level or filter, as in `info,evenkeel_zone=debug` [default: info; warn for the lab and probes].
-    #[arg(long, env = "EVENKEEL_LOG", global = true, value_name = "FILTER")]
+    /// Log level or filter, as in `info,evenkeel_zone=debug` [default: info; warn for the lab, for probes and for
+    /// `status`].
+    #[arg(long, env = "EVENKEEL_LOG", global = true, value_name = "FILTER", help_heading = HEADING)]
     pub log: Option<String>,
     /// Log format.
-    #[arg(long, env = "EVENKEEL_LOG_FORMAT", default_value = "text", global = true)]
+    #[arg(
+        long,
+        env = "EVENKEEL_LOG_FORMAT",
+        default_value = "text",
+        global = true,
+        value_name = "FORMAT",
+        help_heading = HEADING
+    )]
     pub log_format: LogFormat,
 }
 

@@ -12,10 +12,6 @@ use std::time::Duration;
 ///
 /// `http`, `tcp`, `grpc` and `exec` ask once and say what a kubelet would make of the answer. `run` does what
 /// a kubelet does with all probes of a pod, and explains each change. `lint` finds probes that will bite.
-///
-/// Exit codes of a single probe: 0 for success (a warning is one), 1 for failure, 3 when the probe itself
-/// went wrong and a kubelet would discard it. Exit code 2 means wrong flags or a wrong manifest, with one
-/// line for each thing to mend.
 #[derive(Clone, Debug, clap::Args)]
 pub struct ProbeArgs {
     #[command(subcommand)]
@@ -36,9 +32,6 @@ pub(super) enum Command {
     // Without a line of its own, so that the help is all of that of its arguments.
     Run(RunArgs),
     /// Find probes that will bite
-    ///
-    /// Exit codes: 0 when nothing is found but infos, 1 for a warning or an error; 2 for wrong flags or a
-    /// wrong manifest.
     Lint(LintArgs),
 }
 
@@ -165,11 +158,7 @@ pub(super) struct ExecArgs {
 ///
 /// With --cri the containers are those of the runtime, exec probes run in them, and what a kubelet would do
 /// is said.
-///
-/// Exit codes: 0 when all containers are ready at the end and none had to be killed, 1 otherwise; 2 for wrong
-/// flags or a wrong manifest.
 #[derive(Clone, Debug, clap::Args)]
-#[command(after_help = "Example: evenkeel probe run -f pod.yaml --address 10.0.0.7 --for 2m")]
 pub(super) struct RunArgs {
     /// Manifest of a pod, or of something with a pod template; `-` is standard input.
     #[arg(long, short = 'f', value_name = "FILE")]

@@ -1,0 +1,109 @@
+use super::*;
+use crate::program::Program;
+use crate::{Any, Cli, Command as Visible};
+use std::ffi::OsString;
+
+/// The words after `evenkeel` of each command that people see, and the command.
+pub(crate) fn visible() -> Vec<(String, Command)> {
+    let mut whole = Program::Evenkeel
+        .command::<Cli<Visible>>()
+        .disable_help_subcommand(true);
+    whole.build();
+    let mut left = vec![(String::new(), whole)];
+    let mut found = Vec::new();
+    while let Some((path, command)) = left.pop() {
+        for below in command.get_subcommands() {
+            let path = format!("{path} {}", below.get_name());
+            left.push((path.trim_start().to_owned(), below.clone()));
+        }
+        found.push((path, command));
+    }
+    found
+}
+
+#[test]
+fn every_command_says_what_it_is_for_with_an_example_and_its_exit_codes() {
+    for (path, mut command) in visible() {
+        let about = command.get_about().map(ToString::to_string).unwrap_or_default();
+        assert!(!about.is_empty(), "`evenkeel {path}` has no first line");
+        assert!(
+            !about.starts_with("Flags of"),
+            "`evenkeel {path}`: {about:?} is for programmers"
+        );
+        let help = command.render_long_help().to_string();
+        let example = format!("evenkeel {path}");
+        let after = help.split_once("Examples:").map_or("", |(_, after)| after);
+        assert!(
+            after.contains(example.trim_end()),
+            "`evenkeel {path}` has no example: add a row in {}\n{help}",
+            file!().replace("/tests.rs", ".rs")
+        );
+        assert!(
+            help.contains("Exit code"),
+            "`evenkeel {path}` does not list its exit codes: add a row in {}",
+            file!().replace("/tests.rs", ".rs")
+        );
+    }
+}
+
+#[test]
+fn every_flag_has_a_help_text() {
+    for (path, command) in visible() {
+        for arg in command.get_arguments().filter(|arg| !arg.is_hide_set()) {
+            let help = arg.get_help().map(ToString::to_string).unwrap_or_default();
+            assert!(!help.is_empty(), "`evenkeel {path}`: {arg} has no help text");
+        }
+    }
+}
+
+#[test]
+fn every_row_is_of_a_command() {
+    let paths: Vec<String> = visible().into_iter().map(|(path, _)| path).collect();
+    let rows = ROWS
+        .iter()
+        .map(|row| row.0)
+        .chain(PROBES.iter().map(|probe| probe.0));
+    for row in rows {
+        assert!(
+            paths.iter().any(|path| path == row),
+            "there is no `evenkeel {row}`"
+        );
+    }
+}
+
+/// The words of a command line of an example, up to a comment or the next command.
+fn words(line: &str) -> Vec<OsString> {
+    let ends = ["  #", " > ", " && ", " | "];
+    let end = ends.iter().filter_map(|end| line.find(end)).min();
+    let line = &line[..end.unwrap_or(line.len())];
+    let quoted = line.split('\'').enumerate();
+    quoted
+        .flat_map(|(number, part)| match number % 2 {
+            0 => part.split_whitespace().map(OsString::from).collect(),
+            _ => vec![OsString::from(part)],
+        })
+        .collect()
+}
+
+#[test]
+fn every_example_is_a_command_line_that_is_accepted() {
+    let mut tried = 0;
+    for (path, command) in visible() {
+        let text = command
+            .get_after_help()
+            .map(ToString::to_string)
+            .unwrap_or_default();
+        for line in text.lines().filter_map(|line| line.strip_prefix("  evenkeel ")) {
+            let line = words(&format!("evenkeel {line}"));
+            let parsed = Program::Evenkeel.parse::<Cli<Any>>(line.clone());
+            let asks_for_help = line[1] == "help";
+            assert!(
+                parsed.is_ok() || asks_for_help,
+                "`evenkeel {path}`: {line:?}: {}",
+                parsed.err().map(|error| error.to_string()).unwrap_or_default()
+            );
+            tried += 1;
+        }
+    }
+    assert!(tried > 50, "only {tried} examples were found");
+}
