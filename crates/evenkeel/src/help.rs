@@ -36,7 +36,7 @@ const OF_FILES: &str = "
 /// Words after `evenkeel`, examples, exit codes.
 type Row = (&'static str, &'static str, &'static str);
 
-const ROWS: [Row; 31] = [
+const ROWS: [Row; 35] = [
     (
         "",
         "
@@ -272,6 +272,48 @@ Single probes have a further exit code: see the help of each command.",
   0    there are no findings, or none above the level `info`
   1    there is a warning or an error
   2    a flag or the manifest is wrong: one line for each mistake",
+    ),
+    (
+        "doctor",
+        "
+  evenkeel doctor                    # the cluster of the present kubeconfig, before or after an installation
+  evenkeel doctor --output json
+  evenkeel doctor --machine          # this node's kernel settings and ports",
+        "
+  0    nothing but notes
+  1    there are warnings or errors
+  2    the cluster could not be read, or a flag is wrong",
+    ),
+    (
+        "install",
+        "
+  evenkeel install --dry-run         # print every object
+  evenkeel install --image registry.example/evenkeel:0.1.0
+  evenkeel install --profile edge --zone-default shop-7",
+        "
+  0    it is installed
+  1    it failed, and what this command had made was removed again; else the message says what is left
+  2    nothing was changed, and the message says why",
+    ),
+    (
+        "upgrade",
+        "
+  evenkeel upgrade --mode act        # from now on it acts
+  evenkeel upgrade --image registry.example/evenkeel:0.2.0",
+        "
+  0    done
+  1    it failed on the way: repeat the command
+  2    nothing was changed, and the message says why",
+    ),
+    (
+        "uninstall",
+        "
+  evenkeel uninstall
+  evenkeel uninstall --namespace pier --timeout 10m",
+        "
+  0    nothing is left
+  1    something is left, and the message says what: repeat the command
+  2    nothing was changed, and the message says why",
     ),
     (
         "status",

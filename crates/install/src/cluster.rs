@@ -73,9 +73,19 @@ impl Named {
 
     /// Deletes it, with what depends on it; what is gone already is no failure.
     pub(crate) async fn delete(&self, client: &Client) -> kube::Result<()> {
+        self.delete_as(client, DeleteParams::default()).await
+    }
+
+    /// Deletes a pod without waiting for its kubelet.
+    pub(crate) async fn delete_at_once(&self, client: &Client) -> kube::Result<()> {
+        self.delete_as(client, DeleteParams::default().grace_period(0))
+            .await
+    }
+
+    async fn delete_as(&self, client: &Client, params: DeleteParams) -> kube::Result<()> {
         let params = DeleteParams {
             propagation_policy: Some(PropagationPolicy::Background),
-            ..DeleteParams::default()
+            ..params
         };
         match self.api(client).delete(&self.name, &params).await {
             Ok(_) => Ok(()),

@@ -9,7 +9,8 @@ use clap::Args;
 use evenkeel_api::names;
 use evenkeel_net::client::ClientArgs;
 use evenkeel_net::duration;
-use std::io::{self, Write as _};
+use evenkeel_net::output::print;
+use std::io;
 use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
@@ -17,15 +18,7 @@ use tokio_util::sync::CancellationToken;
 ///
 /// A first installation has the mode `observe`: it decides, records and explains, and changes nothing. See
 /// with `evenkeel status` what it would have done, and then let it act: `evenkeel upgrade --mode act`.
-///
-/// Exit code 0: it runs. 1: it failed, and what this command had made was removed again. 2: nothing was
-/// changed, and the line says why.
 #[derive(Clone, Debug, Args)]
-#[command(after_help = "Examples:
-  evenkeel install --dry-run                          # print every object, without a cluster
-  evenkeel install --image registry.example/evenkeel:0.1.0
-  evenkeel install --profile edge --zone-default shop-7
-  evenkeel doctor                                     # what would go wrong on this cluster")]
 pub struct InstallArgs {
     /// Print every object as YAML, and do nothing; needs no cluster.
     #[arg(long)]
@@ -45,12 +38,7 @@ pub struct InstallArgs {
 ///
 /// Agents and controllers are replaced one after the other, also in the middle of an incident: what was
 /// decided stands in the NodeIncidents. What an earlier version had and this one has not is removed.
-///
-/// Exit code 0: done. 1: it failed on the way; repeat the command. 2: nothing was changed.
 #[derive(Clone, Debug, Args)]
-#[command(after_help = "Examples:
-  evenkeel upgrade --mode act                         # from now on it acts
-  evenkeel upgrade --image registry.example/evenkeel:0.2.0")]
 pub struct UpgradeArgs {
     /// What is to change.
     #[command(flatten)]
@@ -68,9 +56,6 @@ pub struct UpgradeArgs {
 /// First the controllers stop, and the last of them gives back what it kept from the stock controllers. Then
 /// taints, annotations, the webhook, policies, rights, custom resources and the namespace go. Keys of agents
 /// stay on the nodes, in /var/lib/evenkeel.
-///
-/// Exit code 0: nothing is left. 1: something is, and the line says what; repeat the command. 2: nothing was
-/// changed.
 #[derive(Clone, Debug, Args)]
 pub struct UninstallArgs {
     /// Namespace that it is installed in.
@@ -98,32 +83,23 @@ pub async fn install(args: InstallArgs, shutdown: CancellationToken) -> Result<(
     if args.dry_run {
         let text = manifest::print(&objects(&options))
             .map_err(|error| InstallError::Output(io::Error::other(error)))?;
-        return print(&text);
+        return print(&text).map_err(InstallError::Output);
     }
     let client = args.client.client("install").await?;
     let told = install::install(&client, &options, args.wait.timeout, &shutdown).await?;
-    print(&told)
+    print(&told).map_err(InstallError::Output)
 }
 
 /// `evenkeel upgrade`.
 pub async fn upgrade(args: UpgradeArgs, shutdown: CancellationToken) -> Result<(), InstallError> {
     let client = args.client.client("upgrade").await?;
     let told = install::upgrade(&client, &args.settings, args.wait.timeout, &shutdown).await?;
-    print(&told)
+    print(&told).map_err(InstallError::Output)
 }
 
 /// `evenkeel uninstall`.
 pub async fn uninstall(args: UninstallArgs, shutdown: CancellationToken) -> Result<(), InstallError> {
     let client = args.client.client("uninstall").await?;
     let told = uninstall::uninstall(&client, &args.namespace, args.timeout, &shutdown).await?;
-    print(&told)
-}
-
-/// A reader that has seen enough (`head`) is no failure.
-fn print(text: &str) -> Result<(), InstallError> {
-    let mut out = io::stdout().lock();
-    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
-        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
-        written => written.map_err(InstallError::Output),
-    }
+    print(&told).map_err(InstallError::Output)
 }

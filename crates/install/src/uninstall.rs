@@ -86,7 +86,7 @@ pub(crate) async fn uninstall(
         }
         let _ = writeln!(text, "namespace {namespace} stays, because it holds {foreign}");
     }
-    gone(client, &objects, kept.is_some(), end, shutdown).await?;
+    gone(client, namespace, &objects, kept.is_some(), end, shutdown).await?;
     if count > 0 {
         let _ = writeln!(
             text,
@@ -237,15 +237,36 @@ async fn foreign(client: &Client, namespace: &str) -> Result<Option<String>, Ins
     Ok(None)
 }
 
-/// Waits until nothing of the installation is left.
+/// Waits until nothing of the installation is left. A pod on a machine that is off is never said to have
+/// ended, and would keep its namespace for ever. Those of an installation have no right any more and no
+/// volume to share, so that nothing is lost when the API server forgets them.
 async fn gone(
     client: &Client,
+    namespace: &str,
     objects: &[Value],
     keeps_namespace: bool,
     end: Instant,
     shutdown: &CancellationToken,
 ) -> Result<(), InstallError> {
+    let all = Named::new("v1", "Pod", Some(namespace), "");
+    let mut patience = Patience::default();
     until(end, shutdown, async || {
+        let pods = all
+            .siblings(client)
+            .await
+            .map_err(InstallError::reading("pods"))?;
+        let ends = |pod: &&Value| {
+            pod["metadata"]["labels"][PART_OF.0] == PART_OF.1
+                && !pod["metadata"]["deletionTimestamp"].is_null()
+        };
+        for pod in pods.iter().filter(ends).filter_map(name) {
+            if !patience.lasts(pod, "", STOPPED_WITHIN) {
+                let pod = Named::new("v1", "Pod", Some(namespace), pod);
+                pod.delete_at_once(client)
+                    .await
+                    .map_err(InstallError::writing(&pod))?;
+            }
+        }
         let left = all_parts(client, objects).await?;
         let left = left
             .into_iter()

@@ -33,20 +33,21 @@ fn objects(text: &str) -> BTreeMap<String, Value> {
             "{} {} {}",
             object["kind"], object["metadata"]["namespace"], object["metadata"]["name"]
         );
-        // kustomize fills in the namespace of namespaces' own kinds nowhere; what is null is not there.
-        strip_nulls(&mut object);
+        // What is null is not there, and 0 is 0.0.
+        normalise(&mut object);
         assert!(objects.insert(name, object).is_none(), "an object is there twice");
     }
     objects
 }
 
-fn strip_nulls(value: &mut Value) {
+fn normalise(value: &mut Value) {
     match value {
         Value::Object(fields) => {
             fields.retain(|_, field| !field.is_null());
-            fields.values_mut().for_each(strip_nulls);
+            fields.values_mut().for_each(normalise);
         }
-        Value::Array(items) => items.iter_mut().for_each(strip_nulls),
+        Value::Array(items) => items.iter_mut().for_each(normalise),
+        Value::Number(number) => *value = number.as_f64().into(),
         _ => {}
     }
 }

@@ -10,13 +10,13 @@ use evenkeel_testkit::interop::build_clientgo;
 use evenkeel_testkit::real::Kubernetes;
 use evenkeel_testkit::{Cluster, netns, skipped, until};
 use k8s_openapi::api::certificates::v1::CertificateSigningRequest;
-use k8s_openapi::api::core::v1::Node;
+use k8s_openapi::api::core::v1::{Node, Pod};
 use k8s_openapi::api::flowcontrol::v1::PriorityLevelConfiguration;
-use kube::Api;
 use kube::api::{ListParams, Patch, PatchParams};
+use kube::{Api, ResourceExt as _};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use serde_json::json;
+use serde_json::{Value, json};
 use std::path::Path;
 use std::time::Duration;
 
@@ -38,6 +38,100 @@ async fn kubernetes_itself_takes_our_programs() {
     the_lab_touches_nothing_where_others_have_nodes(&world).await;
     kubectl_reaches_into_virtual_nodes(&world, test).await;
     policies_stop_attackers(&world).await;
+}
+
+/// Nodes that nobody runs are enough to see that everything is admitted: pods by quota, priority and the
+/// level of the namespace, and writes by the policies. A pod on such a node never ends, and must not keep
+/// anything.
+#[tokio::test(flavor = "multi_thread")]
+async fn kubernetes_itself_takes_an_installation_and_nothing_is_left_of_it() {
+    let test = "kubernetes_itself_takes_an_installation_and_nothing_is_left_of_it";
+    let Some(kubernetes) = Kubernetes::start(test) else {
+        return;
+    };
+    evenkeel_net::init_crypto();
+    let kubeconfig = kubernetes.kubeconfig();
+    let run = |words: &[&str]| {
+        let output = evenkeel()
+            .args(words)
+            .arg("--kubeconfig")
+            .arg(&kubeconfig)
+            .output()
+            .expect("it starts");
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        (output.status.code(), text(&output.stdout), text(&output.stderr))
+    };
+    let cluster = Cluster::by(client(&kubeconfig).await).within(TAKEN);
+    for name in ["shore-1", "shore-2", "shore-3"] {
+        let labels = json!({"topology.kubernetes.io/zone": "shore", "kubernetes.io/os": "linux"});
+        cluster
+            .create::<Node>(json!({"metadata": {"name": name, "labels": labels}}))
+            .await;
+    }
+    let (code, said, error) = run(&["doctor"]);
+    assert_eq!((code, error.as_str()), (Some(0), ""), "{said}");
+    assert!(said.contains("evenkeel install would be taken"), "{said}");
+
+    let (code, said, error) = run(&["install", "--timeout", "0"]);
+    assert_eq!(code, Some(0), "{error}");
+    assert!(
+        !said.contains("left out") && said.contains("mode observe"),
+        "{said}"
+    );
+    let home = cluster.namespaced("evenkeel-system");
+    until("pods of controllers and agents are admitted", async || {
+        let pods = home.list::<Pod>().await;
+        let of = |component: &str| {
+            let is = |pod: &&Pod| {
+                pod.labels()
+                    .get("app.kubernetes.io/component")
+                    .is_some_and(|is| is == component)
+            };
+            pods.iter().filter(is).count()
+        };
+        (of("controller"), of("agent")) == (2, 3)
+    })
+    .await;
+    let (code, _, error) = run(&["install", "--timeout", "0"]);
+    assert_eq!(code, Some(2));
+    assert!(
+        error.contains("installed in namespace evenkeel-system already"),
+        "{error}"
+    );
+
+    let (code, said, error) = run(&["doctor", "--output", "json"]);
+    assert_eq!((code, error.as_str()), (Some(1), ""));
+    let findings: Vec<Value> = serde_json::from_str(&said).expect("JSON");
+    let found = |check: &str| {
+        findings
+            .iter()
+            .filter(|finding| finding["check"] == check)
+            .count()
+    };
+    // Nobody runs, and the rest is as it should be: the definitions too, to which Kubernetes adds its
+    // defaults.
+    assert!(
+        found("controllers") > 0 && found("webhook") > 0 && found("agents") > 0,
+        "{said}"
+    );
+    assert_eq!(
+        (found("rights"), found("crds"), found("policies")),
+        (0, 0, 0),
+        "{said}"
+    );
+
+    let (code, said, error) = run(&["upgrade", "--mode", "act", "--timeout", "0"]);
+    assert_eq!(code, Some(0), "{error}");
+    assert!(said.contains("mode act") && !said.contains("removed"), "{said}");
+
+    let (code, said, error) = run(&["uninstall", "--timeout", "4m"]);
+    assert_eq!(code, Some(0), "{said}{error}");
+    let left: Vec<String> = kubernetes
+        .keys()
+        .into_iter()
+        .filter(|key| key.contains("evenkeel"))
+        .collect();
+    assert!(left.is_empty(), "{left:#?}");
 }
 
 /// What `agent::it::identity` shows on our API server.

@@ -15,11 +15,11 @@ mod nodes;
 mod read;
 
 use crate::error::InstallError;
-use clap::{Args, ValueEnum};
+use clap::Args;
 use evenkeel_net::client::ClientArgs;
+use evenkeel_net::output::{Format, print};
 use findings::{Finding, Severity};
 use std::fmt::Write as _;
-use std::io::{self, Write as _};
 use std::path::Path;
 use std::time::Duration;
 
@@ -31,35 +31,17 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// Before an installation it says whether one would be taken, and what the cluster lacks. Afterwards it looks
 /// at controllers, agents, zones, the webhook (which the API server itself is made to ask), rights and
 /// versions. It changes nothing.
-///
-/// Exit code 0: nothing but notes. 1: warnings or errors. 2: the cluster could not be read.
 #[derive(Clone, Debug, Args)]
-#[command(after_help = "Examples:
-  evenkeel doctor                      # the cluster of the present kubeconfig
-  evenkeel doctor --output json
-  evenkeel doctor --machine            # this node's kernel settings and ports; needs no cluster")]
 pub struct DoctorArgs {
     /// Look at this machine alone, as one that is or will be a node: kernel settings and ports.
     #[arg(long)]
     pub machine: bool,
     /// How to print.
     #[arg(short, long, value_name = "FORMAT", default_value = "table")]
-    pub output: DoctorFormat,
+    pub output: Format,
     /// Where the API server is.
     #[command(flatten)]
     pub client: ClientArgs,
-}
-
-/// How findings are printed.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub enum DoctorFormat {
-    /// A paragraph for each.
-    #[default]
-    Table,
-    /// JSON.
-    Json,
-    /// YAML.
-    Yaml,
 }
 
 /// Reads, prints, and returns the exit code. Call [`evenkeel_net::init_crypto`] before.
@@ -77,28 +59,14 @@ pub async fn run(args: DoctorArgs) -> Result<u8, InstallError> {
         })??;
         findings::findings(&facts)
     };
-    let text = printed(&findings, args.output).map_err(InstallError::Output)?;
-    let mut out = io::stdout().lock();
-    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
-        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => return Err(InstallError::Output(error)),
-        _ => {}
-    }
+    let text = args.output.of(&findings, |findings, _| text(findings));
+    let text = text.map_err(InstallError::Output)?;
+    print(&text).map_err(InstallError::Output)?;
     Ok(exit_code(&findings))
 }
 
 fn exit_code(findings: &[Finding]) -> u8 {
     u8::from(findings.iter().any(|finding| finding.severity != Severity::Note))
-}
-
-fn printed(findings: &[Finding], format: DoctorFormat) -> io::Result<String> {
-    match format {
-        DoctorFormat::Table => Ok(text(findings)),
-        DoctorFormat::Json => {
-            let text = serde_json::to_string_pretty(findings).map_err(io::Error::other)?;
-            Ok(format!("{text}\n"))
-        }
-        DoctorFormat::Yaml => serde_saphyr::to_string(&findings).map_err(io::Error::other),
-    }
 }
 
 fn text(findings: &[Finding]) -> String {
@@ -155,17 +123,12 @@ mod tests {
     }
 
     #[test]
-    fn each_finding_has_its_fix_in_every_format() {
+    fn each_finding_has_its_fix_and_the_end_counts() {
         let findings = [finding(Severity::Error), finding(Severity::Warning)];
-        let table = printed(&findings, DoctorFormat::Table).unwrap();
         assert_eq!(
-            table,
+            text(&findings),
             "ERROR   zones: too small\n        fix: more nodes\nWARNING zones: too small\n        fix: more nodes\n1 errors, 1 warnings.\n"
         );
-        for format in [DoctorFormat::Json, DoctorFormat::Yaml] {
-            let text = printed(&findings, format).unwrap();
-            assert!(text.contains("warning") && text.contains("more nodes"), "{text}");
-        }
-        assert_eq!(printed(&[], DoctorFormat::Table).unwrap(), "Nothing is wrong.\n");
+        assert_eq!(text(&[]), "Nothing is wrong.\n");
     }
 }

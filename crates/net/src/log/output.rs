@@ -28,8 +28,8 @@ const HEADING: &str = "Log output";
 /// Flags of every process. Flatten into a clap struct.
 #[derive(Clone, Debug, clap::Args)]
 pub struct LogArgs {
-    /// Log level or filter, as in `info,evenkeel_zone=debug` [default: info; warn for the lab, for probes and for
-    /// `status`].
+    /// Log level or filter, as in `info,evenkeel_zone=debug` [default: info; warn for the lab, for probes and
+    /// for `status`].
     #[arg(long, env = "EVENKEEL_LOG", global = true, value_name = "FILTER", help_heading = HEADING)]
     pub log: Option<String>,
     /// Log format.
