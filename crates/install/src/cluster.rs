@@ -1,6 +1,6 @@
 //! Objects of an installation on a cluster: read, applied and deleted by kind and name.
 
-use crate::objects::PART_OF;
+use crate::objects::INSTALLATION;
 use kube::api::{DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PropagationPolicy};
 use kube::core::{ApiResource, GroupVersionKind};
 use kube::{Api, Client, ResourceExt as _};
@@ -94,10 +94,10 @@ impl Named {
         }
     }
 
-    /// Every object of its kind that is part of an installation, in all namespaces.
-    pub(crate) async fn parts(&self, client: &Client) -> kube::Result<Vec<Self>> {
+    /// Every object of its kind that is part of the installation in this namespace.
+    pub(crate) async fn parts(&self, client: &Client, installation: &str) -> kube::Result<Vec<Self>> {
         let all: Api<DynamicObject> = Api::all_with(client.clone(), &self.resource);
-        let marked = ListParams::default().labels(&format!("{}={}", PART_OF.0, PART_OF.1));
+        let marked = ListParams::default().labels(&format!("{INSTALLATION}={installation}"));
         match all.list_metadata(&marked).await {
             Ok(found) => Ok(found
                 .into_iter()
@@ -111,6 +111,13 @@ impl Named {
             Err(kube::Error::Api(status)) if status.code == 404 => Ok(Vec::new()),
             Err(error) => Err(error),
         }
+    }
+
+    /// All objects of its kind, in all namespaces, that are part of any installation.
+    pub(crate) async fn marked(&self, client: &Client) -> kube::Result<Vec<Value>> {
+        let all: Api<DynamicObject> = Api::all_with(client.clone(), &self.resource);
+        let found = all.list(&ListParams::default().labels(INSTALLATION)).await?;
+        found.into_iter().map(to_value).collect()
     }
 
     /// All objects of its kind in its namespace.

@@ -3,7 +3,7 @@
 use crate::error::InstallError;
 use crate::install;
 use crate::objects::{Options, objects};
-use crate::settings::SettingArgs;
+use crate::settings::{SettingArgs, installable};
 use crate::{manifest, uninstall};
 use clap::Args;
 use evenkeel_api::names;
@@ -59,7 +59,7 @@ pub struct UpgradeArgs {
 #[derive(Clone, Debug, Args)]
 pub struct UninstallArgs {
     /// Namespace that it is installed in.
-    #[arg(long, value_name = "NAME", env = "EVENKEEL_NAMESPACE", default_value = names::NAMESPACE, value_parser = names::parse_namespace)]
+    #[arg(long, value_name = "NAME", env = "EVENKEEL_NAMESPACE", default_value = names::NAMESPACE, value_parser = installable)]
     pub namespace: String,
     /// How long to wait until everything is gone.
     #[arg(long, value_name = "DURATION", default_value = "3m", value_parser = duration::parse)]
@@ -85,6 +85,7 @@ pub async fn install(args: InstallArgs, shutdown: CancellationToken) -> Result<(
             .map_err(|error| InstallError::Output(io::Error::other(error)))?;
         return print(&text).map_err(InstallError::Output);
     }
+    args.settings.check()?;
     let client = args.client.client("install").await?;
     let told = install::install(&client, &options, args.wait.timeout, &shutdown).await?;
     print(&told).map_err(InstallError::Output)

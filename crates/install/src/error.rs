@@ -30,6 +30,9 @@ pub enum InstallError {
         /// What the server said.
         why: String,
     },
+    /// It failed after something had been changed. Repeating the command goes on.
+    #[error("{0}; repeat `{1}`")]
+    Midway(Box<InstallError>, &'static str),
     /// No key could be made.
     #[error("cannot make the key that signs rosters: {0}")]
     Key(String),

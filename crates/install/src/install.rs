@@ -3,11 +3,12 @@
 use crate::cluster::{Named, apply, said};
 use crate::error::InstallError;
 use crate::objects::{
-    AGENT, AGENT_SETTINGS, CONTROLLER, Options, PART_OF, ROSTER_SECRET, objects, options_of,
+    AGENT, AGENT_SETTINGS, CONTROLLER, INSTALLATION, Options, ROSTER_SECRET, objects, options_of,
 };
 use crate::rollout::{Progress, Sight, progress};
 use crate::settings::SettingArgs;
-use crate::{preflight, roster};
+use crate::{preflight, roster, uninstall};
+use evenkeel_api::names;
 use kube::Client;
 use serde_json::Value;
 use std::collections::BTreeSet;
@@ -20,8 +21,13 @@ use tokio_util::sync::CancellationToken;
 const LOOK: Duration = Duration::from_secs(1);
 /// Kind of the object by which writes reach the webhook.
 const WEBHOOK: &str = "MutatingWebhookConfiguration";
-/// Once something of both runs, what is missing gets this long.
+/// Once something of both runs, what is missing gets this long without any progress.
 const SETTLE: Duration = Duration::from_secs(30);
+/// What does not mend itself is looked at for this long: a registry that hiccups looks like one without the
+/// image.
+const HOPELESS: Duration = Duration::from_secs(10);
+/// Controllers get this long to end after a failed installation.
+const UNDONE_WITHIN: Duration = Duration::from_secs(60);
 
 /// Installs, and says what was done.
 pub(crate) async fn install(
@@ -38,14 +44,15 @@ pub(crate) async fn install(
         )));
     }
     let is_there = preflight::namespace(client, &options.namespace).await?;
+    roster::check(client, &options.namespace).await?;
     let absent = (!is_there).then_some(options.namespace.as_str());
     let objects = preflight::acceptance(client, objects(options), absent, &mut notes).await?;
 
     let mut made = Made::default();
     let installed = put(client, options, &objects, timeout, shutdown, &mut made).await;
-    let told = match installed {
-        Ok(told) => told,
-        Err(failure) => return Err(made.undo(client, failure).await),
+    let (_, told) = match installed {
+        Ok(done) => done,
+        Err(failure) => return Err(made.undo(client, &options.namespace, failure).await),
     };
     let mut text = String::new();
     for line in notes.into_iter().chain([told]) {
@@ -97,31 +104,40 @@ pub(crate) async fn upgrade(
         read("DaemonSet", AGENT).await?,
     );
     let before = options_of(&deployment.unwrap_or_default(), &daemon_set.unwrap_or_default());
-    let options = match before {
-        // A version of its own brings images of its own, unless they come from elsewhere.
-        Some(before) => settings.over(before),
-        None => settings.over(Options {
-            namespace: home.clone(),
-            ..Options::default()
-        }),
+    let usual = Options {
+        namespace: home.clone(),
+        ..Options::default()
     };
-    let objects = preflight::acceptance(client, objects(&options), None, &mut notes).await?;
-    let told = put(
-        client,
-        &options,
-        &objects,
-        timeout,
-        shutdown,
-        &mut Made::default(),
-    )
-    .await?;
-    let removed = prune(client, &objects).await?;
-    let mut text = String::new();
-    for line in notes.into_iter().chain([told]) {
-        let _ = writeln!(text, "{line}");
+    let before = before.map_or_else(|| usual.clone(), |before| before.with_images_of(&usual));
+    let options = settings.over(before);
+    if options.image != usual.image && settings.image.is_none() {
+        notes.push(format!(
+            "note: the image stays {}, and this command is of version {}: --image names another",
+            options.image,
+            env!("CARGO_PKG_VERSION")
+        ));
     }
-    for named in removed {
-        let _ = writeln!(text, "removed {named}, which this version does not have");
+    settings.check()?;
+    roster::check(client, &home).await?;
+    let objects = preflight::acceptance(client, objects(&options), None, &mut notes).await?;
+    let mut made = Made::default();
+    let changed = async {
+        let (is_done, told) = put(client, &options, &objects, timeout, shutdown, &mut made).await?;
+        notes.push(told);
+        // What runs in the former version may still need what that had.
+        if is_done {
+            for named in prune(client, &home, &objects).await? {
+                notes.push(format!("removed {named}, which this version does not have"));
+            }
+        }
+        Ok(())
+    };
+    changed
+        .await
+        .map_err(|error| InstallError::Midway(Box::new(error), "evenkeel upgrade"))?;
+    let mut text = String::new();
+    for line in notes {
+        let _ = writeln!(text, "{line}");
     }
     let _ = writeln!(
         text,
@@ -139,16 +155,31 @@ pub(crate) async fn upgrade(
 struct Made(Vec<Named>);
 
 impl Made {
-    /// Takes everything away again after a failure.
-    async fn undo(self, client: &Client, failure: InstallError) -> InstallError {
+    /// Takes everything away again after a failure. Controllers that were started may have acted: they end
+    /// first, and what they have put on nodes goes.
+    async fn undo(self, client: &Client, namespace: &str, failure: InstallError) -> InstallError {
         let mut left = Vec::new();
-        // A controller that has just been told to end may register its webhook once more, until it has no
-        // right to any more: that goes again at the end.
-        let webhooks = self.0.iter().filter(|named| named.kind() == WEBHOOK);
-        for named in self.0.iter().rev().chain(webhooks) {
+        let has = |kind: &str| self.0.iter().any(|named| named.kind() == kind);
+        if has("Deployment") {
+            let end = Instant::now() + UNDONE_WITHIN;
+            let patient = CancellationToken::new();
+            let settled = async {
+                uninstall::stop(client, namespace, end, &patient).await?;
+                uninstall::settle(client).await
+            };
+            if let Err(error) = settled.await {
+                left.push(error.to_string());
+            }
+        }
+        for named in self.0.iter().rev() {
             if let Err(error) = named.delete(client).await {
                 left.push(format!("{named}: {}", said(&error)));
             }
+        }
+        if !has("Namespace")
+            && let Err(error) = uninstall::leave(client, namespace).await
+        {
+            left.push(error.to_string());
         }
         let failure = Box::new(failure);
         if left.is_empty() {
@@ -168,7 +199,7 @@ async fn put(
     timeout: Duration,
     shutdown: &CancellationToken,
     made: &mut Made,
-) -> Result<String, InstallError> {
+) -> Result<(bool, String), InstallError> {
     let is_workload = |object: &&Value| object["kind"] == "DaemonSet" || object["kind"] == "Deployment";
     let (workloads, rest): (Vec<&Value>, Vec<&Value>) = objects.iter().partition(is_workload);
     let of_ours = |kind: &str, name: &str| Named::new("v1", kind, Some(&options.namespace), name);
@@ -176,7 +207,7 @@ async fn put(
         "admissionregistration.k8s.io/v1",
         WEBHOOK,
         None,
-        evenkeel_api::names::WEBHOOK_CONFIGURATION,
+        names::WEBHOOK_CONFIGURATION,
     );
     apply_all(client, &rest, shutdown, made).await?;
     for named in [
@@ -196,9 +227,8 @@ async fn put(
     roster::ensure(client, &options.namespace).await?;
     apply_all(client, &workloads, shutdown, made).await?;
     if timeout.is_zero() {
-        return Ok(
-            "nobody waited for controllers and agents: evenkeel doctor says whether they run".to_owned(),
-        );
+        let told = "nobody waited for controllers and agents: evenkeel doctor says whether they run";
+        return Ok((false, told.to_owned()));
     }
     rolled_out(client, &options.namespace, timeout, shutdown).await
 }
@@ -219,44 +249,52 @@ async fn apply_all(
             .await
             .map_err(InstallError::reading(&named))?
             .is_none();
+        // Also a write without an answer may have been made.
+        if is_new {
+            made.0.push(named.clone());
+        }
         apply(client, object, false)
             .await
             .map_err(InstallError::writing(&named))?;
-        if is_new {
-            made.0.push(named);
-        }
     }
     Ok(())
 }
 
-/// Waits until the workloads run.
+/// Waits until the workloads run; whether all of them do, and the line to print.
 async fn rolled_out(
     client: &Client,
     namespace: &str,
     timeout: Duration,
     shutdown: &CancellationToken,
-) -> Result<String, InstallError> {
+) -> Result<(bool, String), InstallError> {
     let end = Instant::now() + timeout;
-    let mut enough_since = None;
+    // What was seen last, and since when.
+    let mut seen: Option<(Progress, Instant)> = None;
     loop {
-        let progress = progress(&sight(client, namespace).await?);
-        match progress {
-            Progress::Done(told) => return Ok(told),
-            Progress::Failed(why) => return Err(InstallError::NotRunning(why)),
-            Progress::Enough(told) => {
-                let since = *enough_since.get_or_insert_with(Instant::now);
-                if since.elapsed() > SETTLE || Instant::now() > end {
-                    return Ok(format!("{told}; evenkeel doctor names what is missing"));
-                }
+        let now = match sight(client, namespace).await {
+            Ok(sight) => progress(&sight),
+            // An API server that starts again is no reason to take an installation back.
+            Err(error) => Progress::Waiting(error.to_string()),
+        };
+        let since = match &seen {
+            Some((before, since)) if *before == now => *since,
+            _ => Instant::now(),
+        };
+        match &now {
+            Progress::Done(told) => return Ok((true, told.clone())),
+            Progress::Failed(why) if since.elapsed() > HOPELESS || Instant::now() > end => {
+                return Err(InstallError::NotRunning(why.clone()));
             }
-            Progress::Waiting(told) => {
-                enough_since = None;
-                if Instant::now() > end {
-                    let seconds = timeout.as_secs();
-                    return Err(InstallError::NotRunning(format!("after {seconds} s {told}")));
-                }
+            Progress::Enough(told) if since.elapsed() > SETTLE || Instant::now() > end => {
+                return Ok((false, format!("{told}; evenkeel doctor names what is missing")));
             }
+            Progress::Waiting(told) if Instant::now() > end => {
+                let seconds = timeout.as_secs();
+                return Err(InstallError::NotRunning(format!("after {seconds} s {told}")));
+            }
+            _ => {}
         }
+        seen = Some((now, since));
         tokio::select! {
             () = shutdown.cancelled() => return Err(InstallError::Stopped("not everything runs yet".to_owned())),
             () = tokio::time::sleep(LOOK) => {}
@@ -288,12 +326,14 @@ async fn sight(client: &Client, namespace: &str) -> Result<Sight, InstallError> 
     })
 }
 
-/// Removes parts of an earlier version that are not among `objects`, and says which.
-async fn prune(client: &Client, objects: &[Value]) -> Result<Vec<Named>, InstallError> {
+/// Removes parts of an earlier version that are not among `objects`, and says which. Definitions of kinds
+/// stay, because their objects would go with them.
+async fn prune(client: &Client, namespace: &str, objects: &[Value]) -> Result<Vec<Named>, InstallError> {
     let wanted: Vec<Named> = objects.iter().map(Named::of).collect();
     let mut removed = Vec::new();
-    for part in all_parts(client, objects).await? {
-        if !wanted.contains(&part) {
+    for part in all_parts(client, namespace, objects).await? {
+        let is_kept = part.kind() == "Namespace" || part.kind() == "CustomResourceDefinition";
+        if !is_kept && !wanted.contains(&part) {
             part.delete(client).await.map_err(InstallError::writing(&part))?;
             removed.push(part);
         }
@@ -301,21 +341,29 @@ async fn prune(client: &Client, objects: &[Value]) -> Result<Vec<Named>, Install
     Ok(removed)
 }
 
-/// Everything on the cluster that is marked as part of an installation and is of a kind that `objects` have.
-/// Pods, and what the commands make beside the objects, are not.
-pub(crate) async fn all_parts(client: &Client, objects: &[Value]) -> Result<Vec<Named>, InstallError> {
+/// Everything on the cluster that is marked as part of this installation and is of a kind that `objects`
+/// have. Pods, and what the commands make beside the objects, are not. Whoever puts the mark on an object in
+/// a namespace where no installation has any gets it neither deleted nor counted.
+pub(crate) async fn all_parts(
+    client: &Client,
+    namespace: &str,
+    objects: &[Value],
+) -> Result<Vec<Named>, InstallError> {
     let mut kinds = BTreeSet::new();
     let mut parts = Vec::new();
     for object in objects {
         let named = Named::of(object);
         if kinds.insert(named.kind().to_owned()) {
-            parts.extend(named.parts(client).await.map_err(InstallError::reading(format!(
-                "objects of kind {} with the label {}={}",
-                named.kind(),
-                PART_OF.0,
-                PART_OF.1
+            let found = named.parts(client, namespace).await;
+            parts.extend(found.map_err(InstallError::reading(format!(
+                "objects of kind {} with the label {INSTALLATION}={namespace}",
+                named.kind()
             )))?);
         }
     }
+    parts.retain(|part| match &part.namespace {
+        Some(found) => found == namespace || found == names::NODE_LEASE_NAMESPACE,
+        None => part.kind() != "Namespace" || part.name == namespace,
+    });
     Ok(parts)
 }

@@ -24,12 +24,17 @@ const FILES: [(&str, &str); 5] = [
     (WORKLOADS, "workloads.yaml"),
 ];
 
-/// Label of every object of an installation, and of nothing else.
+/// Label of every object of an installation, with its namespace, and of nothing else. By it objects are found
+/// that go at an upgrade or at the end, so that it is none of the common labels, which others use as well.
+pub const INSTALLATION: &str = "evenkeel.io/installation";
+/// The common label of the same objects, for people.
 pub const PART_OF: (&str, &str) = ("app.kubernetes.io/part-of", "evenkeel");
 /// The Secret with the key that signs rosters, and the key's name in it.
 pub const ROSTER_SECRET: (&str, &str) = ("evenkeel-roster", "roster.key");
 /// The ConfigMap with the settings of agents, and the file's name in it.
 pub const AGENT_SETTINGS: (&str, &str) = ("evenkeel-agent", "agent.yaml");
+/// The Secret with the certificate of the webhook, which controllers make.
+pub const WEBHOOK_SECRET: &str = "evenkeel-webhook";
 /// The Deployment of the controller.
 pub const CONTROLLER: &str = service_accounts::CONTROLLER;
 /// The DaemonSet of the agents.
@@ -72,6 +77,25 @@ impl Default for Options {
     }
 }
 
+impl Options {
+    /// The same with these images where its own are those that a build of another version names. Images from
+    /// elsewhere stay.
+    #[must_use]
+    pub fn with_images_of(mut self, usual: &Self) -> Self {
+        let is_built_here = |image: &str, usual: &str| {
+            let name = usual.rsplit_once(':').map_or(usual, |(name, _)| name);
+            image.strip_prefix(name).is_some_and(|rest| rest.starts_with(':'))
+        };
+        if is_built_here(&self.image, &usual.image) {
+            self.image.clone_from(&usual.image);
+        }
+        if is_built_here(&self.agent_image, &usual.agent_image) {
+            self.agent_image.clone_from(&usual.agent_image);
+        }
+        self
+    }
+}
+
 /// The agent's image beside this one: `HOST/evenkeel-agent:1.2` for `HOST/evenkeel:1.2`. A digest names one
 /// image alone, so that there it is asked for by name.
 pub fn agent_image(image: &str) -> String {
@@ -99,15 +123,15 @@ pub fn objects(options: &Options) -> Vec<Value> {
         objects[first] = namespace;
     }
     for object in &mut objects {
+        rename(object, &options.namespace);
         for labels in ["/metadata/labels", "/spec/template/metadata/labels"] {
-            label(object, labels);
+            label(object, labels, &options.namespace);
         }
         match (object["kind"].as_str(), object["metadata"]["name"].as_str()) {
             (Some("Deployment"), Some(CONTROLLER)) => controller(object, options),
             (Some("DaemonSet"), Some(AGENT)) => agent(object, options),
             _ => {}
         }
-        rename(object, &options.namespace);
     }
     objects
 }
@@ -118,11 +142,12 @@ fn own(text: &str, file: &str) -> Vec<Value> {
 }
 
 /// Marks an object, and the pods of a workload, as part of the installation.
-fn label(object: &mut Value, pointer: &str) {
+fn label(object: &mut Value, pointer: &str, namespace: &str) {
     let (parent, field) = pointer.rsplit_once('/').unwrap_or(("", pointer));
     if let Some(metadata) = object.pointer_mut(parent).and_then(Value::as_object_mut) {
         let labels = metadata.entry(field).or_insert_with(|| json!({}));
         labels[PART_OF.0] = json!(PART_OF.1);
+        labels[INSTALLATION] = json!(namespace);
     }
 }
 

@@ -57,6 +57,19 @@ fn what_an_installation_was_told_is_read_back() {
 }
 
 #[test]
+fn a_new_version_brings_the_images_of_its_build_and_keeps_those_from_elsewhere() {
+    let usual = Options::default();
+    let built = Options {
+        image: "localhost/evenkeel:0.0.1".to_owned(),
+        agent_image: "localhost/evenkeel-agent:0.0.1".to_owned(),
+        ..everything()
+    };
+    let now = built.with_images_of(&usual);
+    assert_eq!((&now.image, &now.agent_image), (&usual.image, &usual.agent_image));
+    assert_eq!(everything().with_images_of(&usual), everything());
+}
+
+#[test]
 fn a_first_installation_changes_nothing_on_the_cluster() {
     let objects = objects(&Options::default());
     let args = args(find(&objects, "Deployment", CONTROLLER));
@@ -91,6 +104,42 @@ fn controller_and_agents_put_a_node_into_the_same_zone() {
     }
 }
 
+/// 0440 is octal to kubelets, decimal to others, and a float to some.
+#[test]
+fn numbers_are_what_they_look_like() {
+    fn floats(value: &Value) -> bool {
+        match value {
+            Value::Number(number) => number.is_f64(),
+            Value::Array(items) => items.iter().any(floats),
+            Value::Object(fields) => fields.values().any(floats),
+            _ => false,
+        }
+    }
+    let objects = objects(&Options::default());
+    for object in objects
+        .iter()
+        .filter(|object| object["kind"] != "CustomResourceDefinition")
+    {
+        assert!(!floats(object), "{object}");
+    }
+    let mode =
+        find(&objects, "Deployment", CONTROLLER).pointer("/spec/template/spec/volumes/0/secret/defaultMode");
+    assert_eq!(mode, Some(&json!(0o440)));
+}
+
+#[test]
+fn images_and_zones_may_be_called_like_the_namespace() {
+    let objects = objects(&Options {
+        image: "mirror/evenkeel-system/evenkeel:7".to_owned(),
+        zone_default: Some("evenkeel-system".to_owned()),
+        ..everything()
+    });
+    let deployment = find(&objects, "Deployment", CONTROLLER);
+    let image = deployment.pointer("/spec/template/spec/containers/0/image");
+    assert_eq!(image, Some(&json!("mirror/evenkeel-system/evenkeel:7")));
+    assert!(args(deployment).contains(&"--zone-default=evenkeel-system"));
+}
+
 #[test]
 fn nothing_names_the_usual_namespace_in_another_one() {
     let text = serde_json::to_string(&objects(&everything())).unwrap();
@@ -104,7 +153,11 @@ fn every_object_is_there_once_and_marked() {
     let names: BTreeSet<_> = objects
         .iter()
         .map(|object| {
-            assert_eq!(object["metadata"]["labels"][PART_OF.0], PART_OF.1, "{object}");
+            let labels = &object["metadata"]["labels"];
+            assert_eq!(
+                (&labels[PART_OF.0], &labels[INSTALLATION]),
+                (&json!(PART_OF.1), &json!(names::NAMESPACE))
+            );
             let text = |pointer| object.pointer(pointer).map(Value::to_string).unwrap_or_default();
             (text("/kind"), text("/metadata/namespace"), text("/metadata/name"))
         })

@@ -3,7 +3,7 @@
 
 use crate::cluster::{Named, apply, is_forbidden, said};
 use crate::error::InstallError;
-use crate::objects::{CONTROLLER, PART_OF};
+use crate::objects::{AGENT_SETTINGS, CONTROLLER, INSTALLATION, ROSTER_SECRET, WEBHOOK_SECRET};
 use k8s_openapi::api::authorization::v1::{
     ResourceAttributes, SelfSubjectAccessReview, SelfSubjectAccessReviewSpec,
 };
@@ -17,14 +17,21 @@ const EARLIEST: u32 = 31;
 const LATEST: u32 = 36;
 
 /// Kinds whose objects make a namespace somebody's.
-const CONTENT: [(&str, &str); 7] = [
+const CONTENT: [(&str, &str); 14] = [
     ("v1", "Pod"),
+    ("v1", "PersistentVolumeClaim"),
     ("v1", "Service"),
     ("v1", "Secret"),
     ("v1", "ConfigMap"),
+    ("v1", "ServiceAccount"),
+    ("v1", "ReplicationController"),
     ("apps/v1", "Deployment"),
     ("apps/v1", "DaemonSet"),
     ("apps/v1", "StatefulSet"),
+    ("batch/v1", "Job"),
+    ("batch/v1", "CronJob"),
+    ("networking.k8s.io/v1", "Ingress"),
+    ("rbac.authorization.k8s.io/v1", "Role"),
 ];
 
 /// Refuses a version that cannot work; the line to print about one that was not tried.
@@ -63,18 +70,26 @@ pub(crate) async fn home(client: &Client) -> Result<Option<String>, InstallError
         .get(client)
         .await
         .map_err(InstallError::reading(&binding))?;
-    let Some(namespace) = found
+    let bound = found
         .as_ref()
         .and_then(|found| found["subjects"][0]["namespace"].as_str())
-    else {
-        return Ok(None);
-    };
-    let deployment = Named::new("apps/v1", "Deployment", Some(namespace), CONTROLLER);
-    let runs = deployment
-        .get(client)
+        .map(str::to_owned);
+    let deployment = Named::new("apps/v1", "Deployment", None, CONTROLLER);
+    // Without its binding an installation is found by its mark.
+    let all = deployment
+        .marked(client)
         .await
         .map_err(InstallError::reading(&deployment))?;
-    Ok(runs.map(|_| namespace.to_owned()))
+    let mut homes = all.into_iter().filter_map(|found| {
+        let namespace = found["metadata"]["namespace"].as_str()?.to_owned();
+        let is_ours =
+            found["metadata"]["name"] == CONTROLLER && found["metadata"]["labels"][INSTALLATION] == namespace;
+        is_ours.then_some(namespace)
+    });
+    Ok(match bound {
+        Some(bound) => homes.find(|home| *home == bound),
+        None => homes.next(),
+    })
 }
 
 /// Whether a namespace is there; refuses one that somebody else uses.
@@ -92,37 +107,45 @@ pub(crate) async fn namespace(client: &Client, name: &str) -> Result<bool, Insta
             "namespace {name} is being deleted: wait until it is gone (kubectl get namespace {name})"
         )));
     }
-    if found["metadata"]["labels"][PART_OF.0] == PART_OF.1 {
-        return Ok(true);
+    match foreign(client, name).await? {
+        Some(object) => Err(InstallError::Refused(format!(
+            "namespace {name} holds {object}, which is not of Evenkeel: choose another with --namespace"
+        ))),
+        None => Ok(true),
     }
+}
+
+/// Something in a namespace that is not of the installation there, if there is any.
+pub(crate) async fn foreign(client: &Client, namespace: &str) -> Result<Option<String>, InstallError> {
     for (api_version, kind) in CONTENT {
-        let kind = Named::new(api_version, kind, Some(name), "");
+        let kind = Named::new(api_version, kind, Some(namespace), "");
         let siblings = kind
             .siblings(client)
             .await
             .map_err(InstallError::reading(&kind))?;
-        let foreign = siblings
-            .iter()
-            .find(|object| !is_every_namespaces(kind.kind(), object));
-        if let Some(object) = foreign {
+        let is_ours = |object: &Value| {
+            object["metadata"]["labels"][INSTALLATION] == namespace
+                || OWN.contains(&(
+                    kind.kind(),
+                    object["metadata"]["name"].as_str().unwrap_or_default(),
+                ))
+        };
+        if let Some(object) = siblings.iter().find(|object| !is_ours(object)) {
             let object = object["metadata"]["name"].as_str().unwrap_or_default();
-            return Err(InstallError::Refused(format!(
-                "namespace {name} holds {} {object}, which is not of Evenkeel: choose another with --namespace",
-                kind.kind()
-            )));
+            return Ok(Some(format!("{} {object}", kind.kind())));
         }
     }
-    Ok(true)
+    Ok(None)
 }
 
-/// What Kubernetes puts into every namespace.
-pub(crate) fn is_every_namespaces(kind: &str, object: &Value) -> bool {
-    match kind {
-        "ConfigMap" => object["metadata"]["name"] == "kube-root-ca.crt",
-        "ServiceAccount" => object["metadata"]["name"] == "default",
-        _ => false,
-    }
-}
+/// What Kubernetes puts into every namespace, and what the commands and controllers make beside the objects.
+const OWN: [(&str, &str); 5] = [
+    ("ConfigMap", "kube-root-ca.crt"),
+    ("ServiceAccount", "default"),
+    ("ConfigMap", AGENT_SETTINGS.0),
+    ("Secret", ROSTER_SECRET.0),
+    ("Secret", WEBHOOK_SECRET),
+];
 
 /// Group of the objects by which the API server shares its time. Evenkeel works without, and a server that
 /// does not share its time need not know them.

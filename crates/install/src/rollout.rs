@@ -32,8 +32,8 @@ pub(crate) fn progress(sight: &Sight) -> Progress {
     let controller = Workload::new(sight, "controller", &sight.deployment, Counts::DEPLOYMENT);
     let agents = Workload::new(sight, "agent", &sight.daemon_set, Counts::DAEMON_SET);
     for workload in [&controller, &agents] {
-        if workload.available == 0
-            && let Some(why) = workload.hopeless()
+        if workload.running() == 0
+            && let Some(why) = workload.all_hopeless()
         {
             return Progress::Failed(why);
         }
@@ -54,6 +54,8 @@ pub(crate) fn progress(sight: &Sight) -> Progress {
 /// Where a kind of workload has its numbers.
 struct Counts {
     wanted: &'static str,
+    /// Pods of any version.
+    all: &'static str,
     updated: &'static str,
     available: &'static str,
 }
@@ -61,11 +63,13 @@ struct Counts {
 impl Counts {
     const DEPLOYMENT: Self = Self {
         wanted: "/spec/replicas",
+        all: "/status/replicas",
         updated: "/status/updatedReplicas",
         available: "/status/availableReplicas",
     };
     const DAEMON_SET: Self = Self {
         wanted: "/status/desiredNumberScheduled",
+        all: "/status/currentNumberScheduled",
         updated: "/status/updatedNumberScheduled",
         available: "/status/numberAvailable",
     };
@@ -83,6 +87,7 @@ struct Workload<'a> {
     /// The numbers below are of the present specification.
     observed: bool,
     wanted: u64,
+    all: u64,
     updated: u64,
     available: u64,
 }
@@ -99,16 +104,23 @@ impl<'a> Workload<'a> {
             pods: sight.pods.iter().filter(is_ours).collect(),
             observed: number("/status/observedGeneration") >= number("/metadata/generation").max(1),
             wanted: number(counts.wanted),
+            all: number(counts.all),
             updated: number(counts.updated),
             available: number(counts.available),
         }
     }
 
+    /// Pods of the new version that run, at least: those of the former one may be all that is available.
+    fn running(&self) -> u64 {
+        let former = self.all.saturating_sub(self.updated);
+        self.available.saturating_sub(former).min(self.updated)
+    }
+
     fn state(&self) -> State {
-        let ready = self.updated.min(self.available);
-        if !self.observed || ready == 0 {
+        let running = self.running();
+        if !self.observed || running == 0 {
             State::None
-        } else if ready >= self.wanted {
+        } else if running >= self.wanted {
             State::All
         } else {
             State::Some
@@ -116,47 +128,51 @@ impl<'a> Workload<'a> {
     }
 
     fn told(&self) -> String {
-        let ready = self.updated.min(self.available);
         let what = if self.component == "agent" {
             "agents"
         } else {
             "controllers"
         };
-        format!("{ready} of {} {what} run", self.wanted)
+        format!("{} of {} {what} run", self.running(), self.wanted)
     }
 
-    /// Why none of its pods will run.
-    fn hopeless(&self) -> Option<String> {
-        self.pods.iter().find_map(|pod| {
-            let status = container(pod)?;
-            let waiting = &status["state"]["waiting"];
-            let reason = waiting["reason"].as_str()?;
-            let node = pod["spec"]["nodeName"].as_str().unwrap_or("its node");
-            if HOPELESS_IMAGE.contains(&reason) {
-                let image = status["image"].as_str().filter(|image| !image.is_empty());
-                let asked = pod.pointer("/spec/containers/0/image").and_then(Value::as_str);
-                return Some(format!(
-                    "{node} cannot pull image {}: {}; load it there, or name another with --image",
-                    asked.or(image).unwrap_or_default(),
-                    words(&waiting["message"], reason)
-                ));
-            }
-            if reason != "CrashLoopBackOff" {
-                return None;
-            }
-            let ended = &status["lastState"]["terminated"];
-            Some(format!(
-                "the {} on {node} ends again and again with exit code {}: {}",
-                self.component,
-                ended["exitCode"],
-                words(&ended["message"], "it says nothing; look at its log")
-            ))
-        })
+    /// Why none of its pods will run by itself; `None` as long as one may.
+    fn all_hopeless(&self) -> Option<String> {
+        let whys: Option<Vec<String>> = self.pods.iter().map(|pod| self.hopeless(pod)).collect();
+        whys?.into_iter().next()
+    }
+
+    /// Why a pod will not run by itself.
+    fn hopeless(&self, pod: &Value) -> Option<String> {
+        let status = container(pod)?;
+        let waiting = &status["state"]["waiting"];
+        let reason = waiting["reason"].as_str()?;
+        let node = pod["spec"]["nodeName"].as_str().unwrap_or("its node");
+        if HOPELESS_IMAGE.contains(&reason) {
+            let image = status["image"].as_str().filter(|image| !image.is_empty());
+            let asked = pod.pointer("/spec/containers/0/image").and_then(Value::as_str);
+            return Some(format!(
+                "{node} cannot pull image {}: {}; load it there, or name another with --image",
+                asked.or(image).unwrap_or_default(),
+                words(&waiting["message"], reason)
+            ));
+        }
+        if reason != "CrashLoopBackOff" {
+            return None;
+        }
+        let ended = &status["lastState"]["terminated"];
+        Some(format!(
+            "the {} on {node} ends again and again with exit code {}: {}",
+            self.component,
+            ended["exitCode"],
+            words(&ended["message"], "it says nothing; look at its log")
+        ))
     }
 
     /// Why one of its pods does not run yet.
     fn trouble(&self) -> Option<String> {
-        self.hopeless().or_else(|| {
+        let hopeless = self.pods.iter().find_map(|pod| self.hopeless(pod));
+        hopeless.or_else(|| {
             self.pods.iter().find_map(|pod| {
                 let conditions = pod["status"]["conditions"].as_array()?;
                 let unscheduled = conditions.iter().find(|condition| {
@@ -213,10 +229,10 @@ mod tests {
         Sight {
             deployment: json!({
                 "metadata": {"generation": 2}, "spec": {"replicas": controllers[0]},
-                "status": {"observedGeneration": 2, "updatedReplicas": controllers[1], "availableReplicas": controllers[2]},
+                "status": {"observedGeneration": 2, "replicas": controllers[0], "updatedReplicas": controllers[1], "availableReplicas": controllers[2]},
             }),
             daemon_set: json!({"metadata": {"generation": 1}, "status": {
-                "observedGeneration": 1, "desiredNumberScheduled": agents[0], "updatedNumberScheduled": agents[1],
+                "observedGeneration": 1, "desiredNumberScheduled": agents[0], "currentNumberScheduled": agents[0], "updatedNumberScheduled": agents[1],
                 "numberAvailable": agents[2],
             }}),
             pods,
@@ -240,6 +256,25 @@ mod tests {
         assert_eq!(
             half,
             Progress::Enough("1 of 2 controllers run; 2 of 5 agents run".to_owned())
+        );
+    }
+
+    /// Ten of a hundred are of the new version and do not run, and ninety of the former one do.
+    #[test]
+    fn what_runs_of_the_former_version_does_not_count() {
+        let pods = vec![
+            pod("agent", waiting("ImagePullBackOff", "")),
+            pod("agent", json!({})),
+        ];
+        let some = progress(&sight([2, 2, 2], [100, 10, 90], pods));
+        assert!(
+            matches!(&some, Progress::Waiting(told) if told.contains("0 of 100 agents run")),
+            "{some:?}"
+        );
+        let half = progress(&sight([2, 2, 2], [100, 10, 95], vec![]));
+        assert!(
+            matches!(&half, Progress::Enough(told) if told.contains("5 of 100 agents run")),
+            "{half:?}"
         );
     }
 

@@ -10,12 +10,52 @@ use kube::api::{ObjectMeta, PostParams};
 use kube::{Api, Client};
 use serde_json::json;
 
+/// Refuses keys that do not go together, of which agents would take no roster.
+pub(crate) async fn check(client: &Client, namespace: &str) -> Result<(), InstallError> {
+    let key = read(client, namespace).await?;
+    let named = settings_of(namespace);
+    let settings = named.get(client).await.map_err(InstallError::reading(&named))?;
+    let trusted = settings
+        .as_ref()
+        .map(|map| map["data"][AGENT_SETTINGS.1].as_str().unwrap_or_default());
+    match (key, trusted) {
+        (Some(key), Some(trusted)) if !trusted.contains(&key.public().to_base64()) => {
+            Err(InstallError::Refused(format!(
+                "agents trust another key than the one in Secret {namespace}/{}: add {} to rosterPublicKey in {named} \
+                 (docs/zone.md, \"Keys of rosters\")",
+                ROSTER_SECRET.0,
+                key.public().to_base64()
+            )))
+        }
+        (None, Some(_)) => Err(InstallError::Refused(format!(
+            "agents trust a key by {named}, and Secret {namespace}/{} with its other half is not there: bring it back, or delete \
+             {named} as well, so that agents trust a new one",
+            ROSTER_SECRET.0
+        ))),
+        _ => Ok(()),
+    }
+}
+
+fn settings_of(namespace: &str) -> Named {
+    Named::new("v1", "ConfigMap", Some(namespace), AGENT_SETTINGS.0)
+}
+
 /// Makes the key unless there is one, and the settings by which agents trust it.
 pub(crate) async fn ensure(client: &Client, namespace: &str) -> Result<(), InstallError> {
     let key = match read(client, namespace).await? {
         Some(key) => key,
         None => make(client, namespace).await?,
     };
+    let named = settings_of(namespace);
+    // Whoever wrote other settings for agents keeps them.
+    if named
+        .get(client)
+        .await
+        .map_err(InstallError::reading(&named))?
+        .is_some()
+    {
+        return Ok(());
+    }
     let settings = format!(
         "apiVersion: evenkeel.io/v1alpha1\nkind: AgentConfiguration\nrosterPublicKey:\n  - {}\n",
         key.public().to_base64()
@@ -26,16 +66,6 @@ pub(crate) async fn ensure(client: &Client, namespace: &str) -> Result<(), Insta
         "metadata": {"name": AGENT_SETTINGS.0, "namespace": namespace, "labels": {PART_OF.0: PART_OF.1}},
         "data": {AGENT_SETTINGS.1: settings},
     });
-    let named = Named::of(&map);
-    // Whoever wrote other settings for agents keeps them.
-    if named
-        .get(client)
-        .await
-        .map_err(InstallError::reading(&named))?
-        .is_some()
-    {
-        return Ok(());
-    }
     apply(client, &map, false)
         .await
         .map_err(InstallError::writing(&named))
@@ -53,7 +83,7 @@ async fn read(client: &Client, namespace: &str) -> Result<Option<SigningKey>, In
     };
     let unusable = |why: String| {
         InstallError::Refused(format!(
-            "{what} holds no key that signs rosters: {why}; remove it, and a new key is made"
+            "{what} holds no key that signs rosters: {why}; see docs/zone.md, \"Keys of rosters\""
         ))
     };
     let data = secret.data.unwrap_or_default();

@@ -1,5 +1,6 @@
 //! The settings of an installation, as flags.
 
+use crate::error::InstallError;
 use crate::objects::{Options, agent_image};
 use clap::{Args, ValueEnum};
 use evenkeel_api::names;
@@ -8,7 +9,7 @@ use evenkeel_api::names;
 #[derive(Clone, Debug, Default, Args)]
 pub struct SettingArgs {
     /// Namespace of everything that has one [default: evenkeel-system].
-    #[arg(long, value_name = "NAME", env = "EVENKEEL_NAMESPACE", value_parser = names::parse_namespace)]
+    #[arg(long, value_name = "NAME", env = "EVENKEEL_NAMESPACE", value_parser = installable)]
     pub namespace: Option<String>,
     /// Image with the controller [default: localhost/evenkeel, with the version of this command].
     #[arg(long, value_name = "IMAGE")]
@@ -23,13 +24,14 @@ pub struct SettingArgs {
     #[arg(long, value_name = "PROFILE")]
     pub profile: Option<ProfileArg>,
     /// Zone of nodes without a label topology.kubernetes.io/zone. Without it they are in no zone, and stock
-    /// Kubernetes alone cares for them; with the profile `edge` it is `default`.
-    #[arg(long, value_name = "NAME")]
+    /// Kubernetes alone cares for them; with the profile `edge` it is `default`. An empty name takes one
+    /// back.
+    #[arg(long, value_name = "NAME", value_parser = label_value)]
     pub zone_default: Option<String>,
-    /// Label that nodes need to run the controller; once for each. Without it nodes of the control plane are
-    /// preferred, then nodes without a zone.
+    /// Label that nodes need to run the controller; once for each, `none` takes them back. Without it nodes
+    /// of the control plane are preferred, then nodes without a zone.
     #[arg(long, value_name = "KEY=VALUE", value_parser = label)]
-    pub controller_nodes: Vec<(String, String)>,
+    pub controller_nodes: Vec<Option<(String, String)>>,
 }
 
 /// Whether Evenkeel acts.
@@ -66,20 +68,58 @@ impl SettingArgs {
             image,
             mode: mode.unwrap_or(before.mode),
             profile: profile.unwrap_or(before.profile),
-            zone_default: self.zone_default.clone().or(before.zone_default),
+            zone_default: match &self.zone_default {
+                Some(zone) => Some(zone.clone()).filter(|zone| !zone.is_empty()),
+                None => before.zone_default,
+            },
             controller_nodes: match self.controller_nodes.as_slice() {
                 [] => before.controller_nodes,
-                named => named.to_vec(),
+                named => named.iter().flatten().cloned().collect(),
             },
         }
     }
 }
 
-/// `KEY=VALUE`.
-fn label(text: &str) -> Result<(String, String), &'static str> {
+impl SettingArgs {
+    /// Whether the flags go together.
+    pub(crate) fn check(&self) -> Result<(), InstallError> {
+        match (&self.image, &self.agent_image) {
+            (Some(image), None) if image.contains('@') => Err(InstallError::Refused(format!(
+                "--image {image}: a digest names one image alone: give --agent-image as well"
+            ))),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// A namespace that an installation may have for itself, and take away at its end.
+pub(crate) fn installable(text: &str) -> Result<String, &'static str> {
+    if text == "default" || text.starts_with("kube-") {
+        return Err("this namespace is Kubernetes' own: choose another one");
+    }
+    names::parse_namespace(text)
+}
+
+/// `KEY=VALUE`, or `none`.
+fn label(text: &str) -> Result<Option<(String, String)>, &'static str> {
     match text.split_once('=') {
-        Some((key, value)) if !key.is_empty() => Ok((key.to_owned(), value.to_owned())),
-        _ => Err("give KEY=VALUE, as in tier=cloud"),
+        None if text == "none" => Ok(None),
+        Some((key, value)) if !key.is_empty() => Ok(Some((key.to_owned(), label_value(value)?))),
+        _ => Err("give KEY=VALUE, as in tier=cloud, or none"),
+    }
+}
+
+/// What a label of Kubernetes may hold.
+fn label_value(text: &str) -> Result<String, &'static str> {
+    let inner = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+    let outer = |c: Option<char>| c.is_none_or(|c| c.is_ascii_alphanumeric());
+    let (first, last) = (text.chars().next(), text.chars().last());
+    if text.len() <= 63 && text.chars().all(inner) && outer(first) && outer(last) {
+        Ok(text.to_owned())
+    } else {
+        Err(
+            "a label has up to 63 letters, digits, hyphens, underscores and dots, the first and last a letter or digit",
+        )
     }
 }
 
@@ -87,6 +127,7 @@ fn label(text: &str) -> Result<(String, String), &'static str> {
 mod tests {
     use super::*;
     use clap::Parser;
+    use rstest::rstest;
 
     #[derive(Parser)]
     struct Cli {
@@ -135,8 +176,36 @@ mod tests {
     }
 
     #[test]
-    fn a_label_without_a_value_is_refused() {
-        let refused = Cli::try_parse_from(["evenkeel", "--controller-nodes", "cloud"]).map(|_| ());
-        assert!(refused.unwrap_err().to_string().contains("KEY=VALUE"));
+    fn what_was_set_can_be_taken_back() {
+        let set = over("--zone-default shore --controller-nodes a=b", Options::default());
+        assert_eq!(
+            over("--zone-default= --controller-nodes none", set),
+            Options::default()
+        );
+    }
+
+    #[test]
+    fn a_digest_names_one_image_alone() {
+        let check = |line: &str| {
+            let words = std::iter::once("evenkeel").chain(line.split_whitespace());
+            Cli::try_parse_from(words).unwrap().settings.check()
+        };
+        let refused = check("--image a@sha256:0").unwrap_err().to_string();
+        assert!(refused.contains("give --agent-image"), "{refused}");
+        assert!(check("--image a@sha256:0 --agent-image b@sha256:1").is_ok());
+        assert!(check("--image a:1").is_ok());
+    }
+
+    #[rstest]
+    #[case("--controller-nodes cloud", "KEY=VALUE")]
+    #[case("--controller-nodes a=b!", "a label has up to 63")]
+    #[case("--zone-default a/b", "a label has up to 63")]
+    #[case("--namespace kube-system", "Kubernetes' own")]
+    #[case("--namespace default", "Kubernetes' own")]
+    #[case("--namespace Pier", "lower case")]
+    fn what_no_cluster_takes_is_refused_at_once(#[case] line: &str, #[case] words: &str) {
+        let line = std::iter::once("evenkeel").chain(line.split_whitespace());
+        let refused = Cli::try_parse_from(line).map(|_| ()).unwrap_err().to_string();
+        assert!(refused.contains(words), "{refused}");
     }
 }

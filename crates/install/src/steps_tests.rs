@@ -2,7 +2,7 @@
 
 use crate::error::InstallError;
 use crate::install::{all_parts, install, upgrade};
-use crate::objects::{AGENT, CONTROLLER, Options, PART_OF, ROSTER_SECRET, objects};
+use crate::objects::{AGENT, CONTROLLER, INSTALLATION, Options, ROSTER_SECRET, objects};
 use crate::settings::SettingArgs;
 use crate::uninstall::uninstall;
 use evenkeel_testkit::cluster::{Cluster, Objects as _};
@@ -83,8 +83,8 @@ async fn runs(cluster: &Cluster) {
 }
 
 /// No object of an installation is there.
-async fn assert_clean(cluster: &Cluster) {
-    let left = all_parts(&cluster.client, &objects(&Options::default()))
+async fn assert_clean(cluster: &Cluster, namespace: &str) {
+    let left = all_parts(&cluster.client, namespace, &objects(&Options::default()))
         .await
         .unwrap();
     assert!(left.is_empty(), "{left:?}");
@@ -106,7 +106,7 @@ async fn an_installation_is_complete_and_its_key_is_in_one_secret_alone() {
         "{told}"
     );
     assert!(told.contains("mode observe, profile builtin"), "{told}");
-    let parts = all_parts(&cluster.client, &objects(&Options::default()))
+    let parts = all_parts(&cluster.client, HOME, &objects(&Options::default()))
         .await
         .unwrap();
     // The embedded API server does not share its time by priorities, and so does not know these kinds.
@@ -165,7 +165,7 @@ async fn a_namespace_that_somebody_else_uses_is_left_alone() {
         error.to_string(),
         "namespace evenkeel-system holds ConfigMap theirs, which is not of Evenkeel: choose another with --namespace; nothing was changed"
     );
-    assert_clean(&cluster).await;
+    assert_clean(&cluster, HOME).await;
     cluster.namespaced(HOME).delete::<ConfigMap>("theirs").await;
     install(&cluster.client, &Options::default(), NO_WAIT, &token())
         .await
@@ -190,7 +190,7 @@ async fn whoever_lacks_a_right_changes_nothing() {
         "{said}"
     );
     assert_eq!(error.exit_code(), 2);
-    assert_clean(&cluster).await;
+    assert_clean(&cluster, HOME).await;
     assert!(cluster.find::<Namespace>(HOME).await.is_none());
 }
 
@@ -202,7 +202,7 @@ async fn an_image_that_nobody_can_pull_undoes_everything() {
         let home = cluster.namespaced(HOME);
         home.until::<DaemonSet>(AGENT, "is there", |_| true).await;
         let pod = json!({
-            "metadata": {"name": "agent-x", "labels": {"app.kubernetes.io/component": "agent", PART_OF.0: PART_OF.1}},
+            "metadata": {"name": "agent-x", "labels": {"app.kubernetes.io/component": "agent", INSTALLATION: HOME}},
             "spec": {"nodeName": "shore-1", "containers": [{"name": "agent", "image": "evenkeel-agent:0"}]},
         });
         home.until::<ServiceAccount>("default", "is there", |_| true).await;
@@ -230,7 +230,7 @@ async fn an_image_that_nobody_can_pull_undoes_everything() {
     );
     assert_eq!(error.exit_code(), 1);
     cluster.within(WAIT).gone::<Namespace>(HOME).await;
-    assert_clean(&cluster).await;
+    assert_clean(&cluster, HOME).await;
     }))
     .await;
 }
@@ -275,13 +275,21 @@ async fn an_upgrade_changes_what_it_is_told_and_keeps_the_rest() {
     let home = cluster.namespaced(HOME);
     let key = home.get::<Secret>(ROSTER_SECRET.0).await.data;
     // Something that only an earlier version had.
-    let old = json!({"metadata": {"name": "evenkeel-old", "labels": {PART_OF.0: PART_OF.1}}, "rules": []});
+    let old = json!({"metadata": {"name": "evenkeel-old", "labels": {INSTALLATION: HOME}}, "rules": []});
     cluster.create::<ClusterRole>(old).await;
     let act = SettingArgs {
         mode: Some(crate::settings::ModeArg::Act),
         ..SettingArgs::default()
     };
-    let told = upgrade(&cluster.client, &act, NO_WAIT, &token()).await.unwrap();
+    let early = upgrade(&cluster.client, &act, NO_WAIT, &token()).await.unwrap();
+    assert!(
+        !early.contains("removed"),
+        "the former version may still run: {early}"
+    );
+    let (told, ()) = tokio::join!(
+        async { upgrade(&cluster.client, &act, WAIT, &token()).await.unwrap() },
+        runs(&cluster),
+    );
     assert!(
         told.contains("removed ClusterRole evenkeel-old, which this version does not have"),
         "{told}"
@@ -348,7 +356,7 @@ async fn nothing_is_left_after_it_was_removed() {
         .await
         .unwrap_err();
     assert!(
-        wrong.to_string().contains("say which one with --namespace"),
+        wrong.to_string().contains("installed in namespace pier, and not in evenkeel-system"),
         "{wrong}"
     );
 
@@ -357,7 +365,7 @@ async fn nothing_is_left_after_it_was_removed() {
         told.contains("took Evenkeel's taints and annotations off Node shore-1"),
         "{told}"
     );
-    assert_clean(&cluster).await;
+    assert_clean(&cluster, "pier").await;
     assert!(cluster.find::<Namespace>("pier").await.is_none());
     let node: Node = cluster.get("shore-1").await;
     let annotations = node.metadata.annotations.unwrap();
@@ -409,7 +417,7 @@ async fn controllers_that_do_not_stop_are_named() {
     let cluster = installed(&Options::default()).await;
     Box::pin(looked_after(&cluster, HOME, async {
     let pod = json!({
-        "metadata": {"name": "controller-x", "labels": {"app.kubernetes.io/component": "controller", PART_OF.0: PART_OF.1}},
+        "metadata": {"name": "controller-x", "labels": {"app.kubernetes.io/component": "controller", INSTALLATION: HOME}},
         "spec": {"containers": [{"name": "controller", "image": "evenkeel:0"}]},
     });
     let home = cluster.namespaced(HOME);
@@ -429,4 +437,93 @@ async fn controllers_that_do_not_stop_are_named() {
     );
     }))
     .await;
+}
+
+/// Whoever marks an object of their own so that it looks like one of an installation.
+#[tokio::test]
+async fn a_mark_on_something_elsewhere_is_worth_nothing() {
+    let cluster = installed(&Options::default()).await;
+    let theirs = cluster.namespaced("default");
+    let labels = json!({INSTALLATION: HOME, "app.kubernetes.io/part-of": "evenkeel"});
+    let map = json!({"metadata": {"name": "theirs", "labels": labels}, "data": {}});
+    theirs.create::<ConfigMap>(map).await;
+    let tenant = json!({"metadata": {"name": "tenant", "labels": {INSTALLATION: HOME}}});
+    cluster.create::<Namespace>(tenant).await;
+    let account = json!({"metadata": {"name": "theirs", "labels": labels}});
+    theirs.create::<ServiceAccount>(account).await;
+    Box::pin(looked_after(&cluster, HOME, async {
+        uninstall(&cluster.client, HOME, WAIT, &token()).await.unwrap();
+    }))
+    .await;
+    assert!(theirs.find::<ConfigMap>("theirs").await.is_some());
+    assert!(theirs.find::<ServiceAccount>("theirs").await.is_some());
+    let tenant: Namespace = cluster.get("tenant").await;
+    assert!(tenant.metadata.deletion_timestamp.is_none());
+}
+
+#[tokio::test]
+async fn a_namespace_that_was_there_before_stays_as_it_was_after_a_failure() {
+    let cluster = Cluster::new();
+    cluster
+        .create::<Namespace>(json!({"metadata": {"name": HOME, "labels": {"theirs": "x"}}}))
+        .await;
+    let stop = token();
+    let (outcome, ()) = tokio::join!(
+        async { install(&cluster.client, &Options::default(), WAIT, &stop).await },
+        async {
+            let home = cluster.namespaced(HOME);
+            home.until::<Deployment>(CONTROLLER, "is there", |_| true).await;
+            stop.cancel();
+        }
+    );
+    outcome.unwrap_err();
+    let namespace: Namespace = cluster.get(HOME).await;
+    let labels = namespace.metadata.labels.unwrap();
+    assert!(
+        labels.contains_key("theirs") && !labels.contains_key(INSTALLATION),
+        "{labels:?}"
+    );
+    assert!(
+        labels.keys().all(|label| !label.starts_with("pod-security")),
+        "{labels:?}"
+    );
+    let home = cluster.namespaced(HOME);
+    assert!(home.find::<Secret>(ROSTER_SECRET.0).await.is_none());
+    assert_clean(&cluster, HOME).await;
+}
+
+#[tokio::test]
+async fn without_its_binding_an_installation_is_still_found_and_mended() {
+    let cluster = installed(&Options::default()).await;
+    cluster.delete::<ClusterRoleBinding>(CONTROLLER).await;
+    upgrade(&cluster.client, &SettingArgs::default(), NO_WAIT, &token())
+        .await
+        .unwrap();
+    assert!(cluster.find::<ClusterRoleBinding>(CONTROLLER).await.is_some());
+}
+
+#[tokio::test]
+async fn keys_that_do_not_go_together_are_refused_before_anything_is_changed() {
+    let cluster = installed(&Options::default()).await;
+    let home = cluster.namespaced(HOME);
+    home.delete::<Secret>(ROSTER_SECRET.0).await;
+    let error = upgrade(&cluster.client, &SettingArgs::default(), NO_WAIT, &token())
+        .await
+        .unwrap_err();
+    assert!(
+        error.to_string().contains("bring it back, or delete ConfigMap"),
+        "{error}"
+    );
+    assert_eq!(error.exit_code(), 2);
+    let key = evenkeel_zone::keys::SigningKey::from_seed(&[7; 32]).unwrap();
+    let secret = json!({"metadata": {"name": ROSTER_SECRET.0}, "stringData": {ROSTER_SECRET.1: key.to_pem().unwrap()}});
+    home.create::<Secret>(secret).await;
+    let error = upgrade(&cluster.client, &SettingArgs::default(), NO_WAIT, &token())
+        .await
+        .unwrap_err();
+    assert!(error.to_string().contains(&key.public().to_base64()), "{error}");
+    home.delete::<ConfigMap>("evenkeel-agent").await;
+    upgrade(&cluster.client, &SettingArgs::default(), NO_WAIT, &token())
+        .await
+        .unwrap();
 }

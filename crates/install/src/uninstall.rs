@@ -4,8 +4,10 @@ use crate::cluster::Named;
 use crate::debts;
 use crate::error::InstallError;
 use crate::install::all_parts;
-use crate::objects::{AGENT_SETTINGS, CONTROLLER, Options, PART_OF, ROSTER_SECRET, objects};
-use crate::preflight::is_every_namespaces;
+use crate::objects::{
+    AGENT_SETTINGS, CONTROLLER, INSTALLATION, Options, PART_OF, ROSTER_SECRET, WEBHOOK_SECRET, objects,
+};
+use crate::preflight;
 use evenkeel_api::names;
 use kube::Client;
 use serde_json::{Value, json};
@@ -23,8 +25,6 @@ const ATTEMPTS: usize = 5;
 const STOPPED_WITHIN: Duration = Duration::from_secs(50);
 /// Replicas renew their Leases every 5 s.
 const SILENT: Duration = Duration::from_secs(12);
-/// The Secret of the webhook, which controllers make.
-const WEBHOOK_SECRET: &str = "evenkeel-webhook";
 
 /// Uninstalls, and says what was done.
 pub(crate) async fn uninstall(
@@ -38,21 +38,39 @@ pub(crate) async fn uninstall(
         ..Options::default()
     };
     let objects = objects(&options);
-    let parts = all_parts(client, &objects).await?;
-    let elsewhere = parts.iter().find(|part| {
-        part.kind() == "Deployment" && part.namespace.as_deref().is_some_and(|found| found != namespace)
-    });
-    if let Some(found) = elsewhere {
+    if let Some(home) = preflight::home(client).await?.filter(|home| home != namespace) {
         return Err(InstallError::Refused(format!(
-            "{found} is there, and nothing of Evenkeel in namespace {namespace}: say which one with --namespace"
+            "Evenkeel is installed in namespace {home}, and not in {namespace}: say --namespace {home}"
         )));
     }
-    let end = Instant::now() + timeout;
+    let parts = all_parts(client, namespace, &objects).await?;
+    let removed = remove(
+        client,
+        namespace,
+        (&objects, &parts),
+        Instant::now() + timeout,
+        shutdown,
+    )
+    .await;
+    removed.map_err(|error| InstallError::Midway(Box::new(error), "evenkeel uninstall"))
+}
+
+/// Removes the parts, and says what was done.
+async fn remove(
+    client: &Client,
+    namespace: &str,
+    (objects, parts): (&[Value], &[Named]),
+    end: Instant,
+    shutdown: &CancellationToken,
+) -> Result<String, InstallError> {
     let mut text = String::new();
     if parts.is_empty() {
         text.push_str("Evenkeel is not installed on this cluster.\n");
-    } else {
-        stop(client, namespace, end, shutdown).await?;
+    } else if stop(client, namespace, end, shutdown).await? {
+        text.push_str(
+            "a controller had been killed before: pods that it kept Ready on nodes that are cut off stay so until their kubelets or \
+             stock Kubernetes write them\n",
+        );
     }
     let webhook = Named::new(
         "admissionregistration.k8s.io/v1",
@@ -65,10 +83,10 @@ pub(crate) async fn uninstall(
         .await
         .map_err(InstallError::writing(&webhook))?;
     for node in settle(client).await? {
+        // A String takes everything.
         let _ = writeln!(text, "took Evenkeel's taints and annotations off Node {node}");
     }
-    let kept = foreign(client, namespace).await?;
-    let count = parts.len();
+    let kept = preflight::foreign(client, namespace).await?;
     // What runs goes first, then rights, and the namespace last.
     for part in parts.iter().rev() {
         if part.kind() != "Namespace" || kept.is_none() {
@@ -76,49 +94,78 @@ pub(crate) async fn uninstall(
         }
     }
     if let Some(foreign) = &kept {
-        for (kind, name) in [
-            ("Secret", ROSTER_SECRET.0),
-            ("Secret", WEBHOOK_SECRET),
-            ("ConfigMap", AGENT_SETTINGS.0),
-        ] {
-            let own = Named::new("v1", kind, Some(namespace), name);
-            own.delete(client).await.map_err(InstallError::writing(&own))?;
-        }
+        leave(client, namespace).await?;
         let _ = writeln!(text, "namespace {namespace} stays, because it holds {foreign}");
     }
-    gone(client, namespace, &objects, kept.is_some(), end, shutdown).await?;
-    if count > 0 {
+    gone(client, namespace, objects, kept.is_some(), end, shutdown).await?;
+    if !parts.is_empty() {
         let _ = writeln!(
             text,
-            "Evenkeel is removed: {count} objects. Keys of agents are still on the nodes, in /var/lib/evenkeel."
+            "Evenkeel is removed: {} objects. Keys of agents are still on the nodes, in /var/lib/evenkeel.",
+            parts.len()
         );
     }
     Ok(text)
 }
 
-/// Stops the controllers. The last one gives back what it kept from the stock controllers.
-async fn stop(
+/// Takes out of a namespace that stays what is beside the objects there, and its own marks.
+pub(crate) async fn leave(client: &Client, namespace: &str) -> Result<(), InstallError> {
+    let own = |kind: &str, name: &str| Named::new("v1", kind, Some(namespace), name);
+    let mut all = vec![
+        own("Secret", ROSTER_SECRET.0),
+        own("Secret", WEBHOOK_SECRET),
+        own("ConfigMap", AGENT_SETTINGS.0),
+    ];
+    let lease = |name: &str| Named::new("coordination.k8s.io/v1", "Lease", Some(namespace), name);
+    let leases = lease("")
+        .siblings(client)
+        .await
+        .map_err(InstallError::reading("leases"))?;
+    let is_ours = |name: &&str| {
+        *name == names::CONTROLLER_LEASE || is_replicas(name) || name.starts_with(names::ZONE_LEASE_PREFIX)
+    };
+    all.extend(leases.iter().filter_map(name).filter(is_ours).map(lease));
+    for one in all {
+        one.delete(client).await.map_err(InstallError::writing(&one))?;
+    }
+    let here = Named::new("v1", "Namespace", None, namespace);
+    let marks = json!({"metadata": {
+        "labels": {
+            PART_OF.0: null, INSTALLATION: null, "pod-security.kubernetes.io/enforce": null,
+            "pod-security.kubernetes.io/audit": null, "pod-security.kubernetes.io/warn": null,
+        },
+        "annotations": {names::annotations::PAUSE: null},
+    }});
+    match here.merge(client, &marks).await {
+        Err(kube::Error::Api(status)) if status.code == 404 => Ok(()),
+        merged => merged.map_err(InstallError::writing(&here)),
+    }
+}
+
+/// Stops the controllers. The last one gives back what it kept from the stock controllers. Whether one had
+/// been killed before, and so had given nothing back.
+pub(crate) async fn stop(
     client: &Client,
     namespace: &str,
     end: Instant,
     shutdown: &CancellationToken,
-) -> Result<(), InstallError> {
+) -> Result<bool, InstallError> {
     let deployment = Named::new("apps/v1", "Deployment", Some(namespace), CONTROLLER);
     let found = deployment
         .get(client)
         .await
         .map_err(InstallError::reading(&deployment))?;
-    if found.is_none() {
-        return Ok(());
+    if found.is_some() {
+        let none = json!({"spec": {"replicas": 0}});
+        deployment
+            .merge(client, &none)
+            .await
+            .map_err(InstallError::writing(&deployment))?;
     }
-    let none = json!({"spec": {"replicas": 0}});
-    deployment
-        .merge(client, &none)
-        .await
-        .map_err(InstallError::writing(&deployment))?;
     let leases = Named::new("coordination.k8s.io/v1", "Lease", Some(namespace), "");
     let pods = Named::new("v1", "Pod", Some(namespace), "");
     let mut patience = Patience::default();
+    let mut had_been_killed = false;
     until(end, shutdown, async || {
         let all = pods
             .siblings(client)
@@ -136,12 +183,15 @@ async fn stop(
             let lease = format!("Lease {}", name(lease).unwrap_or_default());
             left.push((lease, renewed, SILENT));
         }
-        let left = left
-            .into_iter()
-            .find(|(what, as_it_is, longest)| patience.lasts(what, as_it_is, *longest));
-        Ok(left.map(|(what, ..)| format!("the controllers have not stopped: {what} is still there")))
+        let all = left.len();
+        left.retain(|(what, as_it_is, longest)| patience.lasts(what, as_it_is, *longest));
+        had_been_killed = left.len() < all;
+        Ok(left
+            .first()
+            .map(|(what, ..)| format!("the controllers have not stopped: {what} is still there")))
     })
-    .await
+    .await?;
+    Ok(had_been_killed)
 }
 
 /// Something that has been as it is for too long is not waited for: a killed replica leaves its Lease behind,
@@ -176,7 +226,7 @@ fn is_replicas(lease: &str) -> bool {
 }
 
 /// Takes off the nodes what Evenkeel has put there; the names of those that had something.
-async fn settle(client: &Client) -> Result<Vec<String>, InstallError> {
+pub(crate) async fn settle(client: &Client) -> Result<Vec<String>, InstallError> {
     let all = Named::new("v1", "Node", None, "");
     let nodes = all
         .siblings(client)
@@ -209,34 +259,6 @@ async fn settle(client: &Client) -> Result<Vec<String>, InstallError> {
     Ok(settled)
 }
 
-/// Something in the namespace that is not of the installation, if there is any.
-async fn foreign(client: &Client, namespace: &str) -> Result<Option<String>, InstallError> {
-    for (api_version, kind) in [
-        ("apps/v1", "Deployment"),
-        ("apps/v1", "DaemonSet"),
-        ("apps/v1", "StatefulSet"),
-        ("v1", "Pod"),
-        ("v1", "ServiceAccount"),
-    ] {
-        let kind = Named::new(api_version, kind, Some(namespace), "");
-        let all = kind
-            .siblings(client)
-            .await
-            .map_err(InstallError::reading(&kind))?;
-        let other = all.iter().find(|object| {
-            object["metadata"]["labels"][PART_OF.0] != PART_OF.1 && !is_every_namespaces(kind.kind(), object)
-        });
-        if let Some(object) = other {
-            return Ok(Some(format!(
-                "{} {}",
-                kind.kind(),
-                name(object).unwrap_or_default()
-            )));
-        }
-    }
-    Ok(None)
-}
-
 /// Waits until nothing of the installation is left. A pod on a machine that is off is never said to have
 /// ended, and would keep its namespace for ever. Those of an installation have no right any more and no
 /// volume to share, so that nothing is lost when the API server forgets them.
@@ -267,7 +289,7 @@ async fn gone(
                     .map_err(InstallError::writing(&pod))?;
             }
         }
-        let left = all_parts(client, objects).await?;
+        let left = all_parts(client, namespace, objects).await?;
         let left = left
             .into_iter()
             .find(|part| !(keeps_namespace && part.kind() == "Namespace"));
@@ -284,7 +306,7 @@ async fn until(
 ) -> Result<(), InstallError> {
     while let Some(left) = look().await? {
         if Instant::now() > end {
-            return Err(InstallError::Left(format!("{left}; repeat `evenkeel uninstall`")));
+            return Err(InstallError::Left(left));
         }
         tokio::select! {
             () = shutdown.cancelled() => return Err(InstallError::Stopped(left)),
