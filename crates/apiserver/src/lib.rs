@@ -162,7 +162,7 @@ mod verbs;
 mod websocket;
 
 pub use access::tokens::KeyError;
-pub use options::{Options, StaticToken};
+pub use options::{Options, PodRoutes, StaticToken};
 pub use server::{ApiServer, ServerError};
 pub use test_server::{Outage, TestServer, TestServerBuilder, TestServerError};
 pub use traffic::{Fault, Interception, RecordedRequest, RequestFilter};

@@ -1,6 +1,8 @@
 //! How a server is set up.
 
 use crate::kubelet::KubeletOptions;
+use std::net::IpAddr;
+use std::sync::Arc;
 
 /// How a server is set up. `Options::default()` is what kube-apiserver would do with RBAC, without journal.
 #[derive(Clone, Debug)]
@@ -30,6 +32,35 @@ pub struct Options {
     /// [`proxy_to_any_address`](KubeletOptions::proxy_to_any_address) is set, are left to an administrator.
     /// Off in kube-apiserver, where somebody has to decide.
     pub approve_kubelet_serving: bool,
+    /// Where pods are reached by webhooks of Services.
+    pub pods: PodRoutes,
+}
+
+/// Where pods are reached. A server without a pod network, whose pods are processes on its own machine, has
+/// no route to the addresses that EndpointSlices name, and connects to another address in their stead.
+#[derive(Clone, Default)]
+pub struct PodRoutes(Option<Arc<dyn Fn(IpAddr) -> IpAddr + Send + Sync>>);
+
+impl PodRoutes {
+    /// `route` is given the address of a pod and says to which one to connect.
+    pub fn new(route: impl Fn(IpAddr) -> IpAddr + Send + Sync + 'static) -> Self {
+        Self(Some(Arc::new(route)))
+    }
+
+    /// The address to connect to; by default the pod's own.
+    pub(crate) fn to(&self, address: IpAddr) -> IpAddr {
+        self.0.as_ref().map_or(address, |route| route(address))
+    }
+}
+
+impl std::fmt::Debug for PodRoutes {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(if self.0.is_some() {
+            "PodRoutes(given)"
+        } else {
+            "PodRoutes(direct)"
+        })
+    }
 }
 
 impl Default for Options {
@@ -45,6 +76,7 @@ impl Default for Options {
             namespaces: Vec::new(),
             kubelet: KubeletOptions::default(),
             approve_kubelet_serving: false,
+            pods: PodRoutes::default(),
         }
     }
 }

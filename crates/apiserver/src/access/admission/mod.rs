@@ -61,7 +61,7 @@ impl Admission {
                 unreachable: options.default_unreachable_toleration_seconds,
             },
             policies: policy::Policies::new(kinds),
-            webhooks: webhook::Webhooks::default(),
+            webhooks: webhook::Webhooks::new(options.pods.clone()),
             authorizer,
         }
     }

@@ -3,6 +3,7 @@
 
 use super::tls;
 use crate::dial::{dial_error, tls_error};
+use crate::options::PodRoutes;
 use crate::request::Reader;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
@@ -32,6 +33,7 @@ pub(super) struct WebhookClient {
     config: Value,
     tls: Result<Arc<ClientConfig>, String>,
     idle: Mutex<Vec<(Address, Sender)>>,
+    pods: PodRoutes,
 }
 
 /// Where a call goes: who answers there, and what the certificate must say.
@@ -66,7 +68,7 @@ pub(super) enum CallError {
 }
 
 impl WebhookClient {
-    pub(super) fn new(config: &Value) -> Self {
+    pub(super) fn new(config: &Value, pods: &PodRoutes) -> Self {
         let bundle = config["caBundle"].as_str().unwrap_or_default();
         let tls = match BASE64.decode(bundle) {
             Ok(bundle) => tls::config(&bundle),
@@ -76,6 +78,7 @@ impl WebhookClient {
             config: config.clone(),
             tls,
             idle: Mutex::default(),
+            pods: pods.clone(),
         }
     }
 
@@ -200,7 +203,8 @@ impl WebhookClient {
                 let port = service["port"].as_u64().unwrap_or(443);
                 let (namespace, name) = (text("namespace"), text("name"));
                 let path = text("path");
-                let connect = resolve(namespace, name, port, reader).map_err(CallError::Configuration)?;
+                let connect =
+                    resolve(namespace, name, port, reader, &self.pods).map_err(CallError::Configuration)?;
                 (
                     format!("https://{name}.{namespace}.svc:{port}{}", joined(path)),
                     Some(connect),
@@ -263,7 +267,13 @@ fn request(target: &Target, body: Bytes) -> Result<Request<Full<Bytes>>, String>
 }
 
 /// An address behind a Service: a ready endpoint, else the cluster address.
-fn resolve(namespace: &str, name: &str, port: u64, reader: &dyn Reader) -> Result<String, String> {
+fn resolve(
+    namespace: &str,
+    name: &str,
+    port: u64,
+    reader: &dyn Reader,
+    pods: &PodRoutes,
+) -> Result<String, String> {
     let service = reader
         .get("", "services", namespace, name)
         .ok_or_else(|| format!("service \"{name}\" not found"))?;
@@ -286,6 +296,10 @@ fn resolve(namespace: &str, name: &str, port: u64, reader: &dyn Reader) -> Resul
             .find(|endpoint| endpoint["conditions"]["ready"] != false)
             .and_then(|endpoint| endpoint["addresses"][0].as_str().map(str::to_owned));
         if let (Some(port), Some(address)) = (target, ready) {
+            let address = match address.parse() {
+                Ok(ip) => pods.to(ip).to_string(),
+                Err(_) => address,
+            };
             return Ok(join(&address, port));
         }
     }

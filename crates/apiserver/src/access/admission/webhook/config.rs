@@ -3,6 +3,7 @@
 use super::client::WebhookClient;
 use crate::access::admission::expression::Conditions;
 use crate::access::admission::matching::{Constraints, GROUP, by_name};
+use crate::options::PodRoutes;
 use crate::request::Reader;
 use arc_swap::ArcSwapOption;
 use serde_json::Value;
@@ -35,7 +36,12 @@ pub(super) struct Compiled {
 
 impl Compiled {
     /// That of the present generation; made anew if a configuration changed, with the connections of before.
-    pub(super) fn current(cache: &ArcSwapOption<Self>, kind: Kind, reader: &dyn Reader) -> Arc<Self> {
+    pub(super) fn current(
+        cache: &ArcSwapOption<Self>,
+        kind: Kind,
+        reader: &dyn Reader,
+        pods: &PodRoutes,
+    ) -> Arc<Self> {
         let of = reader.generation(GROUP, kind.resource());
         let cached = cache.load_full();
         if let Some(cached) = &cached
@@ -47,7 +53,7 @@ impl Compiled {
         let webhooks = by_name(reader, kind.resource())
             .iter()
             .flat_map(|configuration| configuration["webhooks"].as_array().into_iter().flatten())
-            .map(|webhook| Webhook::new(webhook, before))
+            .map(|webhook| Webhook::new(webhook, before, pods))
             .collect();
         let compiled = Arc::new(Self { of, webhooks });
         cache.store(Some(compiled.clone()));
@@ -77,14 +83,14 @@ pub(super) struct Webhook {
 }
 
 impl Webhook {
-    fn new(webhook: &Value, before: &[Self]) -> Self {
+    fn new(webhook: &Value, before: &[Self], pods: &PodRoutes) -> Self {
         let text = |key: &str| webhook[key].as_str().unwrap_or_default();
         let client = before
             .iter()
             .map(|other| &other.client)
             .find(|client| client.is_for(&webhook["clientConfig"]))
             .cloned()
-            .unwrap_or_else(|| Arc::new(WebhookClient::new(&webhook["clientConfig"])));
+            .unwrap_or_else(|| Arc::new(WebhookClient::new(&webhook["clientConfig"], pods)));
         Self {
             name: text("name").to_owned(),
             constraints: Constraints::of_webhook(webhook),

@@ -19,6 +19,7 @@ use super::matching::exempt;
 use super::versioned::Versioned;
 use super::{Warnings, merge};
 use crate::access::errors::internal;
+use crate::options::PodRoutes;
 use crate::request::{Attributes, Reader};
 use arc_swap::ArcSwapOption;
 use config::{Compiled, Kind, SideEffects, Webhook};
@@ -32,12 +33,21 @@ use serde_json::Value;
 pub(super) struct Webhooks {
     mutating: ArcSwapOption<Compiled>,
     validating: ArcSwapOption<Compiled>,
+    pods: PodRoutes,
 }
 
 /// Runs the built-in plugins again after a webhook changed the object.
 type Again<'a> = &'a (dyn Fn(&mut Attributes) -> ApiResult<()> + Sync);
 
 impl Webhooks {
+    /// Those of Services are reached by `pods`.
+    pub(super) fn new(pods: PodRoutes) -> Self {
+        Self {
+            pods,
+            ..Self::default()
+        }
+    }
+
     /// One webhook after the other, by name of configuration. If one changes the object, the built-in plugins
     /// run again, and so do those called before it that ask for it (`reinvocationPolicy: IfNeeded`), once.
     pub(super) async fn mutate(
@@ -51,7 +61,7 @@ impl Webhooks {
         if exempt(&attributes.gvr) {
             return Ok(warnings);
         }
-        let compiled = Compiled::current(&self.mutating, Kind::Mutating, reader);
+        let compiled = Compiled::current(&self.mutating, Kind::Mutating, reader, &self.pods);
         // Called webhooks, and whether the object changed after their call.
         let mut called: Vec<(&Webhook, bool)> = Vec::new();
         let mut changed = false;
@@ -95,7 +105,7 @@ impl Webhooks {
         if exempt(&attributes.gvr) {
             return Ok(Warnings::new());
         }
-        let compiled = Compiled::current(&self.validating, Kind::Validating, reader);
+        let compiled = Compiled::current(&self.validating, Kind::Validating, reader, &self.pods);
         let mut wanted = Vec::new();
         for webhook in &compiled.webhooks {
             if let Some(sent) = prepare(webhook, attributes, reader)? {

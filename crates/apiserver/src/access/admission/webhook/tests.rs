@@ -485,8 +485,11 @@ async fn a_webhook_that_wants_another_version_sees_that_version() {
     assert_eq!(hook.seen()[0]["request"]["requestKind"]["version"], "v2");
 }
 
+#[rstest]
+#[case::of_the_pod_network("127.0.0.1", PodRoutes::default())]
+#[case::by_its_route("10.244.7.2", PodRoutes::new(|_| [127, 0, 0, 1].into()))]
 #[tokio::test]
-async fn a_service_is_called_at_its_endpoint() {
+async fn a_service_is_called_at_its_endpoint(#[case] address: &str, #[case] pods: PodRoutes) {
     let hook = Hook::new(|review| response(review, json!({}))).await;
     let port: u64 = hook.url.rsplit_once(':').unwrap().1.parse().unwrap();
     let mut by_service = webhook(&hook, "v", json!({}));
@@ -497,12 +500,19 @@ async fn a_service_is_called_at_its_endpoint() {
         "services",
         json!({"metadata": {"name": "svc", "namespace": "ns"}, "spec": {"ports": [{"port": 8443}]}}),
     );
-    world.put("discovery.k8s.io", "endpointslices", json!({
-        "metadata": {"name": "svc-1", "namespace": "ns", "labels": {"kubernetes.io/service-name": "svc"}},
-        "ports": [{"port": port}], "endpoints": [{"addresses": ["127.0.0.1"], "conditions": {"ready": true}}],
-    }));
+    world.put(
+        "discovery.k8s.io",
+        "endpointslices",
+        json!({
+            "metadata": {"name": "svc-1", "namespace": "ns", "labels": {"kubernetes.io/service-name": "svc"}},
+            "ports": [{"port": port}], "endpoints": [{"addresses": [address], "conditions": {"ready": true}}],
+        }),
+    );
     // It is reached, but its certificate is for 127.0.0.1 and not for svc.ns.svc.
-    let error = validate(&world, config_map(json!({}))).await.unwrap_err();
+    let error = Webhooks::new(pods)
+        .validate(&create(config_map(json!({}))), &world)
+        .await
+        .unwrap_err();
     assert_eq!(
         error.message,
         "Internal error occurred: failed calling webhook \"v\": failed to call webhook: Post \"https://svc.ns.svc:8443/x?timeout=5s\": tls: failed to verify certificate: x509: certificate is not valid for the server's name"
