@@ -30,7 +30,7 @@ const HOPELESS: Duration = Duration::from_secs(10);
 const UNDONE_WITHIN: Duration = Duration::from_secs(60);
 
 /// Installs, and says what was done.
-pub(crate) async fn install(
+pub async fn install(
     client: &Client,
     options: &Options,
     timeout: Duration,

@@ -43,4 +43,6 @@ mod uninstall;
 
 #[cfg(feature = "cli")]
 pub use error::InstallError;
+#[cfg(feature = "cli")]
+pub use install::install;
 pub use objects::{Options, objects};

@@ -5,7 +5,7 @@ use crate::{
     control::{self, ControlError, Fault, Orders as _},
     directory::{self, DirectoryError},
     join::{CleanError, JoinArgs, JoinError, Joinable},
-    running::{Lab, Settings, SetupError},
+    running::{CONTROL_PLANE, Lab, Presence, Settings, SetupError},
     scenario::{
         DEFAULT_NODES, MAX_NODES, Profile, ScenarioError, Span, StockTimers,
         crash::{MAX_CONTROLLERS, Replica},
@@ -61,6 +61,10 @@ pub struct LabArgs {
     /// Leave out agents and controller: stock Kubernetes alone.
     #[arg(long, global = true)]
     pub without_agents: bool,
+    /// Install Evenkeel as `evenkeel install` does: agents and controllers are pods with the rights of their
+    /// accounts. The lab then has two machines of a control plane for the controllers.
+    #[arg(long, global = true, conflicts_with_all = ["without_agents", "join"])]
+    pub installed: bool,
     /// Third octet of the lab's addresses (127.77.N.x, 127.78.N.x), for several labs on one machine.
     #[arg(
         long,
@@ -383,6 +387,16 @@ fn check_flags(args: &LabArgs) -> Result<(), LabError> {
             "{flag} goes with plain `evenkeel lab`; a scenario says it by itself (`{field}: …`), and a running lab stays as it is"
         )));
     }
+    if args.installed && args.controllers.is_some() {
+        let why =
+            "--controllers does not go with --installed, which runs as many as the Deployment says: two";
+        return Err(LabError::Usage(why.to_owned()));
+    }
+    let starts = matches!(args.command, None | Some(LabCommand::Run { .. }));
+    if args.installed && !starts {
+        let why = "--installed goes with plain `evenkeel lab` and `run`; a running lab stays as it is";
+        return Err(LabError::Usage(why.to_owned()));
+    }
     let joins = matches!(
         args.command,
         None | Some(LabCommand::Run { .. } | LabCommand::Clean)
@@ -422,6 +436,13 @@ struct Shape {
 }
 
 fn settings(args: &LabArgs, shape: Shape, join: Option<Joinable>) -> Result<Settings, LabError> {
+    let is_taken = |name: &str| name.starts_with(CONTROL_PLANE);
+    if args.installed && shape.layout.places().iter().any(|place| is_taken(&place.name)) {
+        return Err(LabError::Usage(format!(
+            "with --installed the machines of the control plane are called {CONTROL_PLANE}-1 and {CONTROL_PLANE}-2: give nodes and \
+             zones other names"
+        )));
+    }
     let program = supervise::binary().map_err(LabError::Program)?;
     Ok(Settings {
         layout: shape.layout,
@@ -432,7 +453,11 @@ fn settings(args: &LabArgs, shape: Shape, join: Option<Joinable>) -> Result<Sett
         agent: supervise::agent_beside(&program),
         program,
         subnet: args.subnet,
-        agents: !args.without_agents,
+        evenkeel: match (args.without_agents, args.installed) {
+            (true, _) => Presence::Absent,
+            (false, true) => Presence::Installed,
+            (false, false) => Presence::Processes,
+        },
         stock: shape.stock,
         seed: args.seed,
         join,

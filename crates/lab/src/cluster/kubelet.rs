@@ -5,6 +5,7 @@
 //! is a thread with a runtime of its own, which holds every task, timer and socket of the kubelet. Power goes
 //! by dropping it: nothing is said to anybody, and nothing is left that could write.
 
+use super::native::{Ground, Native};
 use crate::join;
 use evenkeel_api::names;
 use evenkeel_kubelet_api::{
@@ -17,7 +18,11 @@ use evenkeel_net::{
     pki::{Identity, PkiError},
     serve::ServerTls,
 };
-use evenkeel_vnode::{Fleet, Options, core::admit::Feature, provider::NodeTemplate};
+use evenkeel_vnode::{
+    Fleet, Options,
+    core::admit::Feature,
+    provider::{NodeTemplate, Provider},
+};
 use evenkeel_vnode_simulated::{self as simulated, NodeSettings, Simulated, address::Cidr};
 use std::{
     collections::BTreeMap,
@@ -67,6 +72,10 @@ pub struct KubeletConfig {
     pub boot_id: String,
     /// File to which it logs, after what it logged before.
     pub log: PathBuf,
+    /// Whether it is a machine of the control plane: a node for what belongs there, and for nothing else.
+    pub of_control_plane: bool,
+    /// What pods of Evenkeel's own images run on; without it they are simulated like all others.
+    pub ground: Option<Ground>,
 }
 
 /// Why a kubelet did not start.
@@ -252,7 +261,7 @@ async fn start(config: KubeletConfig) -> Result<Fleet, BootError> {
         .client("kubelet")
         .await
         .map_err(|error| BootError::Client(causes(&error)))?;
-    let provider = Arc::new(Simulated::new(simulated::Settings {
+    let simulated = Simulated::new(simulated::Settings {
         start_delay: START_DELAY,
         stop_delay: STOP_DELAY,
         template: template(&config),
@@ -264,10 +273,18 @@ async fn start(config: KubeletConfig) -> Result<Fleet, BootError> {
             },
         )]),
         ..simulated::Settings::default()
-    }));
-    let mut options = Options::new(&config.name, &*provider, vec![config.address]);
+    });
     // The machine stands for one that has volumes to mount; what is in them is nobody's.
-    options.features = vec![Feature::Mounts];
+    let mut features = vec![Feature::Mounts];
+    let provider: Arc<dyn Provider> = match config.ground {
+        Some(ground) => {
+            features.push(Feature::Host);
+            Arc::new(Native::new(simulated, ground))
+        }
+        None => Arc::new(simulated),
+    };
+    let mut options = Options::new(&config.name, &*provider, vec![config.address]);
+    options.features = features;
     VERSION.clone_into(&mut options.nodes.version);
     options.nodes.report = STATUS_INTERVAL;
     options.nodes.lease.interval = LEASE_INTERVAL;
@@ -311,11 +328,24 @@ fn template(config: &KubeletConfig) -> NodeTemplate {
             .clone()
             .map(|zone| (names::ZONE_LABELS[0].to_owned(), zone)),
     );
+    if config.of_control_plane {
+        labels.insert(names::CONTROL_PLANE_LABEL.to_owned(), String::new());
+    }
     let mark = config.joined.then_some(join::LABEL);
     labels.extend(mark.map(|(key, value)| (key.to_owned(), value.to_owned())));
+    let taint = config.of_control_plane.then_some("NoSchedule").into_iter();
     NodeTemplate {
         // It stands for a machine with an agent. What is labelled as a virtual node would be in no roster.
         labels,
+        taints: taint
+            .map(|effect| {
+                (
+                    names::CONTROL_PLANE_LABEL.to_owned(),
+                    String::new(),
+                    effect.to_owned(),
+                )
+            })
+            .collect(),
         architecture: "amd64".to_owned(),
         capacity: text(&[
             ("cpu", "4"),

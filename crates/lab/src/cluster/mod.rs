@@ -7,4 +7,5 @@
 pub mod action;
 pub mod controllers;
 pub mod kubelet;
+pub mod native;
 pub mod view;

@@ -71,6 +71,8 @@ fn accepts(#[case] line: &str) {
 #[case("lab --join x --address host", "--address")]
 #[case("lab run tour --control-plane ctl", "--join")]
 #[case("lab --join x --port 6443", "--port")]
+#[case("lab --join x --installed", "--join")]
+#[case("lab --installed --without-agents", "--without-agents")]
 fn rejects(#[case] line: &str, #[case] named: &str) {
     let Err(error) = parse(line) else {
         panic!("accepted: {line}")
@@ -86,6 +88,9 @@ fn rejects(#[case] line: &str, #[case] named: &str) {
 #[case("lab --profile edge run tour", "`profile:")]
 #[case("lab cut shore-1 --join x", "--join")]
 #[case("lab clean", "--join")]
+#[case("lab status --installed", "--installed")]
+#[case("lab --installed --controllers 3", "--controllers")]
+#[case("lab --installed --zones control-plane=3", "control-plane-1")]
 #[case("lab run tour --join /nowhere/kubeconfig", "/nowhere/kubeconfig")]
 #[tokio::test]
 async fn what_does_not_go_with_a_command_is_refused(#[case] line: &str, #[case] named: &str) {

@@ -5,12 +5,13 @@ pub mod description;
 pub mod facts;
 pub mod moment;
 
+use evenkeel_api::names;
 use facts::{Change, Kind, Watched, from_object};
 use futures::StreamExt as _;
 use kube::{
     Api, Client, ResourceExt as _,
     api::DynamicObject,
-    runtime::{WatchStreamExt as _, watcher},
+    runtime::{WatchStreamExt as _, utils::Backoff, watcher},
 };
 use moment::Moment;
 use std::{
@@ -104,7 +105,7 @@ impl Observer {
 
     async fn follow(&self, kind: Kind, client: Client, publish: &watch::Sender<usize>) {
         let api: Api<DynamicObject> = Api::all_with(client, &kind.resource());
-        let mut events = std::pin::pin!(watcher(api, watcher::Config::default()).default_backoff());
+        let mut events = std::pin::pin!(watcher(api, watcher::Config::default()).backoff(Steady));
         let mut known: HashSet<String> = HashSet::new();
         let mut listed: HashSet<String> = HashSet::new();
         while let Some(event) = events.next().await {
@@ -135,6 +136,9 @@ impl Observer {
     }
 
     fn note(&self, kind: Kind, object: &DynamicObject, publish: &watch::Sender<usize>) {
+        if is_evenkeels_own(object) {
+            return;
+        }
         match serde_json::to_value(object) {
             Ok(value) => self.add(from_object(kind, key(object), &value), publish),
             Err(error) => tracing::warn!(?kind, %error, "an object cannot be read"),
@@ -156,6 +160,28 @@ impl Observer {
     fn lock(&self) -> std::sync::MutexGuard<'_, Record> {
         self.record.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Pods of an installation, and the machines that its controllers run on: no scenario is about them.
+fn is_evenkeels_own(object: &DynamicObject) -> bool {
+    object.namespace().as_deref() == Some(names::NAMESPACE)
+        || object.labels().contains_key(names::CONTROL_PLANE_LABEL)
+}
+
+/// A second between two attempts to watch: a kind may be defined at any time, and the API server is on this
+/// machine.
+struct Steady;
+
+impl Iterator for Steady {
+    type Item = Duration;
+
+    fn next(&mut self) -> Option<Duration> {
+        Some(Duration::from_secs(1))
+    }
+}
+
+impl Backoff for Steady {
+    fn reset(&mut self) {}
 }
 
 /// Pods are told apart by UID: a new pod of the same name is another pod.

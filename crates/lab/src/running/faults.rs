@@ -1,6 +1,9 @@
 //! Faults, carried out on a running lab; and how the lab is.
 
-use super::{Lab, node::TroubleKind};
+use super::{
+    Lab,
+    node::{LabNode, TroubleKind},
+};
 use crate::{
     control::{
         Fault, Orders, find_node,
@@ -12,7 +15,7 @@ use crate::{
 };
 use evenkeel_api::names;
 use k8s_openapi::api::coordination::v1::Lease;
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 /// Does what a fault asks for, and says what was done.
 pub(super) async fn inflict(lab: &Lab, fault: &Fault) -> Result<String, String> {
@@ -71,15 +74,19 @@ pub(super) async fn inflict(lab: &Lab, fault: &Fault) -> Result<String, String> 
             if node.trouble() == Some(TroubleKind::Frozen) {
                 return Err(format!("{} is frozen; heal it first, or wait", node.name()));
             }
-            let Some(agent) = node.agent() else {
+            if !node.has_agent() {
                 return Err("this lab runs without agents".to_owned());
-            };
-            agent.crash();
+            }
+            node.crash_agent();
             Ok(fault.to_string())
         }
         Fault::CrashController { which } => {
-            for controller in controllers(lab, *which).await? {
-                controller.crash();
+            if lab.control.is_empty() {
+                for controller in controllers(lab, *which).await? {
+                    controller.crash();
+                }
+            } else {
+                crash_pods(lab, *which).await?;
             }
             Ok(fault.to_string())
         }
@@ -162,22 +169,66 @@ async fn controllers(lab: &Lab, which: Replica) -> Result<Vec<&Supervised>, Stri
                 .ok_or_else(|| format!("there is no controller {number}; this lab has {count}"))
         }
         Replica::Leader => {
-            let leases: kube::Api<Lease> = kube::Api::namespaced(lab.plane.observer(), names::NAMESPACE);
-            let lease = leases.get(names::CONTROLLER_LEASE).await;
-            let lease = lease.map_err(|error| format!("cannot find out which controller leads: {error}"))?;
-            let holder = lease
-                .spec
-                .and_then(|spec| spec.holder_identity)
-                .unwrap_or_default();
-            // The part after the last `_` is the number of this start.
-            let name = holder.rsplit_once('_').map_or(holder.as_str(), |(name, _)| name);
+            let name = leader(lab).await?;
             let leads = |controller: &&Supervised| controller.spec().name == name;
             all.iter()
                 .find(leads)
                 .map(|controller| vec![controller])
-                .ok_or_else(|| "no controller leads at the moment; try again in a few seconds".to_owned())
+                .ok_or_else(nobody_leads)
         }
     }
+}
+
+/// Kills controllers that are pods. They are counted in the order of their machines.
+async fn crash_pods(lab: &Lab, which: Replica) -> Result<(), String> {
+    let on = |node: &Arc<LabNode>| {
+        let pods = node.controllers().into_iter();
+        pods.map(|pod| (Arc::clone(node), pod)).collect::<Vec<_>>()
+    };
+    let mut all: Vec<_> = lab.control.iter().flat_map(on).collect();
+    match which {
+        Replica::All => {}
+        Replica::Number(number) => {
+            let count = all.len();
+            let index = usize::from(number).checked_sub(1).filter(|index| *index < count);
+            let index = index.ok_or_else(|| format!("there is no controller {number}; {count} run"))?;
+            all = vec![all.swap_remove(index)];
+        }
+        Replica::Leader => {
+            let name = leader(lab).await?;
+            all.retain(|(_, pod)| *pod == name);
+            if all.is_empty() {
+                return Err(nobody_leads());
+            }
+        }
+    }
+    if all.is_empty() {
+        return Err("no controller runs at the moment; try again in a few seconds".to_owned());
+    }
+    for (node, pod) in all {
+        node.crash_controller(&pod);
+    }
+    Ok(())
+}
+
+fn nobody_leads() -> String {
+    "no controller leads at the moment; try again in a few seconds".to_owned()
+}
+
+/// Name of the controller that leads.
+async fn leader(lab: &Lab) -> Result<String, String> {
+    let leases: kube::Api<Lease> = kube::Api::namespaced(lab.plane.observer(), names::NAMESPACE);
+    let lease = leases.get(names::CONTROLLER_LEASE).await;
+    let lease = lease.map_err(|error| format!("cannot find out which controller leads: {error}"))?;
+    let holder = lease
+        .spec
+        .and_then(|spec| spec.holder_identity)
+        .unwrap_or_default();
+    // The part after the last `_` is the number of this start.
+    Ok(holder
+        .rsplit_once('_')
+        .map_or(holder.as_str(), |(name, _)| name)
+        .to_owned())
 }
 
 impl Orders for Lab {
@@ -218,7 +269,7 @@ impl Orders for Lab {
                         }
                     })
                     .collect(),
-                agent: state_of(node.agent()),
+                agent: node.agent_state(),
                 ready: fact.map(|fact| fact.ready.clone()).unwrap_or_default(),
                 incident: now
                     .open_incidents()
@@ -247,6 +298,10 @@ impl Orders for Lab {
                 .controllers
                 .iter()
                 .map(|controller| (controller.spec().name.clone(), state_of(Some(controller))))
+                .chain(self.control.iter().flat_map(|node| {
+                    let pods = node.controllers().into_iter();
+                    pods.map(|pod| (pod, "running".to_owned()))
+                }))
                 .collect(),
             stock: state_of(self.cloud.stock.as_ref()),
             nodes: nodes.collect(),
@@ -254,7 +309,7 @@ impl Orders for Lab {
     }
 }
 
-fn state_of(child: Option<&Supervised>) -> String {
+pub(super) fn state_of(child: Option<&Supervised>) -> String {
     match child.map(Supervised::state) {
         None => "none".to_owned(),
         Some(ChildState::Running { restarts: 0, .. }) => "running".to_owned(),

@@ -15,11 +15,15 @@ use crate::{
     directory::{Directory, DirectoryError},
     join::{CleanError, Joinable},
     observe::Observer,
-    scenario::{Profile, StockTimers, layout::Layout},
+    scenario::{
+        Profile, StockTimers,
+        layout::{Layout, Place},
+    },
     supervise::{StartError, Supervised},
     switch::{Plan, Switch, SwitchError},
 };
-use evenkeel_apiserver::{ApiServer, Options, kubelet::KubeletOptions};
+use evenkeel_api::names::{CONTROL_PLANE_LABEL, DEFAULT_ZONE, NAMESPACE};
+use evenkeel_apiserver::{ApiServer, Options, PodRoutes, kubelet::KubeletOptions};
 use evenkeel_install::objects::{CRDS, POLICIES, RBAC};
 use evenkeel_net::file::WriteError;
 use evenkeel_net::pki::{PkiError, ServerNames};
@@ -50,6 +54,26 @@ pub const INSTALLATION: [(&str, &str); 4] = [
 /// What the lab's own controllers need beside the roles that Kubernetes gives their namesakes.
 const LAB_RBAC: &str = include_str!("../../manifests/lab-rbac.yaml");
 
+/// Where the account of the kubelets is while Evenkeel's own namespace comes and goes with an installation.
+const KUBE_SYSTEM: &str = "kube-system";
+/// Machines of the control plane, and zone of these, where Evenkeel is installed.
+pub const CONTROL_PLANE: &str = "control-plane";
+/// Number of these machines: one for each replica of the controller.
+const CONTROL_PLANE_MACHINES: u8 = 2;
+/// Time for an installation to be ready.
+const INSTALLED_WITHIN: Duration = Duration::from_secs(120);
+
+/// How Evenkeel is there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Presence {
+    /// It is not: stock Kubernetes alone.
+    Absent,
+    /// Agents and controllers are processes that the lab starts itself.
+    Processes,
+    /// It is installed as `evenkeel install` does it: agents and controllers are pods.
+    Installed,
+}
+
 /// How a lab is set up.
 #[derive(Clone, Debug)]
 pub struct Settings {
@@ -68,8 +92,8 @@ pub struct Settings {
     pub agent: Option<PathBuf>,
     /// Third octet of the lab's addresses.
     pub subnet: u8,
-    /// `false` leaves out agents and controller: stock Kubernetes alone.
-    pub agents: bool,
+    /// Whether Evenkeel is there, and how.
+    pub evenkeel: Presence,
     /// Timers of the stand-in for the stock controllers.
     pub stock: StockTimers,
     /// Decides which datagrams are lost on lossy links.
@@ -84,6 +108,13 @@ impl Settings {
         match self.join {
             Some(_) => StockTimers::KUBERNETES,
             None => self.stock,
+        }
+    }
+
+    fn control_plane_machines(&self) -> u8 {
+        match self.evenkeel {
+            Presence::Installed => CONTROL_PLANE_MACHINES,
+            Presence::Absent | Presence::Processes => 0,
         }
     }
 
@@ -108,6 +139,13 @@ pub enum SetupError {
         address: SocketAddr,
         #[source]
         source: io::Error,
+    },
+    /// Evenkeel could not be installed.
+    #[error("cannot install Evenkeel: {0}; logs of pods are in {}", logs.display())]
+    Install {
+        #[source]
+        source: Box<evenkeel_install::InstallError>,
+        logs: PathBuf,
     },
     /// The address of the controllers' common webhook, or its port, is taken.
     #[error(
@@ -186,6 +224,9 @@ pub struct Lab {
     url: String,
     switch: Arc<Switch>,
     nodes: Vec<Arc<LabNode>>,
+    /// Machines of the control plane, which scenarios leave alone. There are some where Evenkeel is
+    /// installed.
+    control: Vec<Arc<LabNode>>,
     cloud: CloudSide,
     observer: Observer,
     tasks: TaskTracker,
@@ -233,6 +274,7 @@ impl Lab {
         let guard = shutdown.clone().drop_guard();
         let directory = Directory::claim(&settings.dir)?;
         let nodes = u8::try_from(settings.layout.len()).unwrap_or(u8::MAX);
+        let nodes = nodes.saturating_add(settings.control_plane_machines());
         let plan = Plan {
             outside: settings.outside(),
             ..Plan::new(nodes, settings.subnet)
@@ -265,6 +307,7 @@ impl Lab {
         let lab = Self {
             cloud: CloudSide::new(&settings, &directory)?,
             nodes: Vec::new(),
+            control: Vec::new(),
             settings,
             directory,
             plane,
@@ -284,6 +327,13 @@ impl Lab {
 
     /// Custom resources, namespaces, roles.
     async fn install(&self) -> Result<(), SetupError> {
+        if self.settings.evenkeel == Presence::Installed {
+            // The rest is the installation's, and leaves with it.
+            let vnode = VNODE.replace(NAMESPACE, self.namespace_of_kubelets());
+            self.apply(&vnode, "vnode.yaml").await?;
+            self.apply(LAB_RBAC, "lab-rbac.yaml").await?;
+            return Ok(());
+        }
         for (text, origin) in INSTALLATION {
             self.apply(text, origin).await?;
         }
@@ -298,16 +348,32 @@ impl Lab {
         let places = self.settings.layout.places();
         progress(&format!("starting {} nodes", places.len()));
         for (index, place) in (1..).zip(&places) {
-            let node = LabNode::new(index, place, self).await?;
+            let node = LabNode::new(index, place, false, self).await?;
             node.boot().await?;
             self.nodes.push(Arc::new(node));
+        }
+        for number in 1..=self.settings.control_plane_machines() {
+            let place = Place {
+                name: format!("{CONTROL_PLANE}-{number}"),
+                zone: Some(CONTROL_PLANE.to_owned()),
+            };
+            let index = u8::try_from(places.len())
+                .unwrap_or(u8::MAX)
+                .saturating_add(number);
+            let node = LabNode::new(index, &place, true, self).await?;
+            node.boot().await?;
+            self.control.push(Arc::new(node));
         }
         self.nodes_registered().await?;
         if self.plane.joined().is_none() {
             progress("starting the stand-in for the stock controllers");
             self.start_stock().await?;
         }
-        if self.settings.agents {
+        if self.settings.evenkeel == Presence::Installed {
+            progress("installing Evenkeel, as `evenkeel install` does");
+            self.install_evenkeel().await?;
+        }
+        if self.settings.evenkeel == Presence::Processes {
             let controllers = match self.settings.controllers {
                 1 => "Evenkeel's controller".to_owned(),
                 count => format!("{count} of Evenkeel's controllers"),
@@ -322,6 +388,32 @@ impl Lab {
             self.start_evenkeel().await?;
         }
         Ok(())
+    }
+
+    /// Namespace of the account of the kubelets.
+    fn namespace_of_kubelets(&self) -> &'static str {
+        match self.settings.evenkeel {
+            Presence::Installed => KUBE_SYSTEM,
+            Presence::Absent | Presence::Processes => NAMESPACE,
+        }
+    }
+
+    /// Installs what `evenkeel install` installs, by the same code, and waits until it runs.
+    async fn install_evenkeel(&self) -> Result<(), SetupError> {
+        let options = evenkeel_install::Options {
+            mode: "act".to_owned(),
+            profile: self.settings.profile.flag().to_owned(),
+            zone_default: Some(DEFAULT_ZONE.to_owned()),
+            // The lab's scheduler knows no preferences.
+            controller_nodes: vec![(CONTROL_PLANE_LABEL.to_owned(), String::new())],
+            ..evenkeel_install::Options::default()
+        };
+        let installed =
+            evenkeel_install::install(&self.client, &options, INSTALLED_WITHIN, &self.children).await;
+        installed.map(drop).map_err(|source| SetupError::Install {
+            source: Box::new(source),
+            logs: self.directory.logs(),
+        })
     }
 
     async fn nodes_registered(&self) -> Result<(), SetupError> {
@@ -399,7 +491,8 @@ impl Lab {
         self.children.cancel();
         let agents = self.nodes.iter().filter_map(|node| node.agent());
         futures::future::join_all(self.cloud.children().chain(agents).map(Supervised::stopped)).await;
-        futures::future::join_all(self.nodes.iter().map(|node| node.stop_kubelet())).await;
+        let machines = self.nodes.iter().chain(&self.control);
+        futures::future::join_all(machines.map(|node| node.stop())).await;
         self.shutdown.cancel();
         self.tasks.close();
         if tokio::time::timeout(Duration::from_secs(10), self.tasks.wait())
@@ -460,6 +553,7 @@ async fn own_server(
             proxy_to_any_address: true,
             ..KubeletOptions::default()
         },
+        pods: PodRoutes::new(move |address| plan.pod(address)),
         ..Options::default()
     })
     .map_err(|error| SetupError::ApiServer(error.to_string()))?;

@@ -1,18 +1,22 @@
 //! One node: its kubelet on a machine of its own, its agent as a process.
 
-use super::{Lab, SetupError};
+use super::{Lab, SetupError, faults::state_of};
 use crate::{
-    cluster::kubelet::{KubeletConfig, Machine},
+    cluster::{
+        kubelet::{KubeletConfig, Machine},
+        native::{Ground, line::Programs, processes::Processes},
+    },
     scenario::layout::Place,
     supervise::Supervised,
+    switch::Plan,
 };
-use evenkeel_api::names::{NAMESPACE, service_accounts};
+use evenkeel_api::names::service_accounts;
 use evenkeel_net::file::write_secret;
 use evenkeel_net::pki::ServerNames;
 use jiff::{SignedDuration, Timestamp};
 use std::{
     path::{Path, PathBuf},
-    sync::{Mutex, MutexGuard, OnceLock, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
 };
 use tokio_util::sync::CancellationToken;
 
@@ -54,7 +58,12 @@ pub(super) enum TroubleKind {
 
 impl LabNode {
     /// Makes the node's credentials; nothing runs yet.
-    pub(super) async fn new(index: u8, place: &Place, lab: &Lab) -> Result<Self, SetupError> {
+    pub(super) async fn new(
+        index: u8,
+        place: &Place,
+        of_control_plane: bool,
+        lab: &Lab,
+    ) -> Result<Self, SetupError> {
         let name = place.name.clone();
         let folder = lab.directory.folder(&format!("nodes/{name}"))?;
         let plan = lab.switch.plan();
@@ -68,10 +77,9 @@ impl LabNode {
         };
         let identity = lab.plane.machine(&name, &names).await?;
         let kubeconfig = folder.join("kubelet.kubeconfig");
-        let account = (NAMESPACE, service_accounts::VNODE);
+        let account = (lab.namespace_of_kubelets(), service_accounts::VNODE);
         lab.write_kubeconfig(&kubeconfig, &link, account, None).await?;
-        let pods = format!("10.244.{index}.0/24");
-        let pods = pods.parse().map_err(|reason| SetupError::Kubelet {
+        let pods = Plan::pods(index).parse().map_err(|reason| SetupError::Kubelet {
             node: name.clone(),
             reason,
         })?;
@@ -86,6 +94,9 @@ impl LabNode {
             joined: lab.plane.joined().is_some(),
             boot_id: String::new(),
             log: lab.directory.log(&format!("kubelet-{name}")),
+            of_control_plane,
+            // Whoever writes pods on a control plane elsewhere is to start no process here.
+            ground: lab.plane.joined().is_none().then(|| ground(index, &folder, lab)),
             name,
         };
         Ok(Self {
@@ -117,7 +128,12 @@ impl LabNode {
         &self.folder
     }
 
-    /// Its agent, once it was started.
+    /// Pods that are processes.
+    fn processes(&self) -> Option<&Processes> {
+        self.config.ground.as_ref().map(|ground| &*ground.processes)
+    }
+
+    /// Its agent, once it was started by the lab itself.
     pub(super) fn agent(&self) -> Option<&Supervised> {
         self.agent.get()
     }
@@ -133,10 +149,14 @@ impl LabNode {
     /// the lab machines have been up for an hour: nobody takes them for back from a power cut.
     pub(super) async fn boot(&self) -> Result<(), SetupError> {
         let boot_id = format!("{:032x}", rand::random::<u128>());
-        let age = if self.agent().is_some() { 0 } else { 3_600 };
+        let is_first = self.kubelet().boot_id.is_empty();
+        let age = if is_first { 3_600 } else { 0 };
         let booted = Timestamp::now() - SignedDuration::from_secs(age);
         write_secret(&self.boot_file(), format!("{boot_id}\n{booted}\n").as_bytes())?;
         self.kubelet().boot_id = boot_id;
+        if let Some(processes) = self.processes() {
+            processes.power_on();
+        }
         self.start_kubelet().await?;
         if let Some(agent) = self.agent() {
             agent.power_on();
@@ -164,7 +184,19 @@ impl LabNode {
         if let Some(agent) = self.agent() {
             agent.power_off();
         }
+        if let Some(processes) = self.processes() {
+            processes.power_off().await;
+        }
         self.stop_kubelet().await;
+    }
+
+    /// Ends kubelet and pods, each in order.
+    pub(super) async fn stop(&self) {
+        self.stop_kubelet().await;
+        if let Some(ground) = &self.config.ground {
+            ground.processes.stop().await;
+            clean(ground);
+        }
     }
 
     /// Ends the kubelet, and waits until its address is free.
@@ -180,6 +212,9 @@ impl LabNode {
         if let Some(agent) = self.agent() {
             agent.freeze();
         }
+        if let Some(processes) = self.processes() {
+            processes.freeze();
+        }
         let frozen = self.kubelet().machine.as_mut().map(Machine::freeze);
         if let Some(frozen) = frozen {
             // A machine that broke stands still as well.
@@ -194,6 +229,72 @@ impl LabNode {
         }
         if let Some(agent) = self.agent() {
             agent.thaw();
+        }
+        if let Some(processes) = self.processes() {
+            processes.thaw();
+        }
+    }
+
+    /// Whether it has an agent, as a process of the lab or as a pod.
+    pub(super) fn has_agent(&self) -> bool {
+        self.agent().is_some()
+            || self
+                .processes()
+                .is_some_and(|processes| processes.agent().is_some())
+    }
+
+    /// How its agent is, for people.
+    pub(super) fn agent_state(&self) -> String {
+        match (self.agent(), self.processes().and_then(Processes::agent)) {
+            (Some(agent), _) => state_of(Some(agent)),
+            (None, None) => state_of(None),
+            (None, Some((false, _))) => "down".to_owned(),
+            (None, Some((true, 1))) => "running".to_owned(),
+            (None, Some((true, starts))) => format!("running (restarted {})", starts - 1),
+        }
+    }
+
+    /// SIGKILL to its agent, which is started again.
+    pub(super) fn crash_agent(&self) {
+        if let Some(agent) = self.agent() {
+            agent.crash();
+        }
+        if let Some(processes) = self.processes() {
+            processes.crash(|_, run| run.is_agent);
+        }
+    }
+
+    /// SIGKILL to its agent, which stays down until [`LabNode::start_agent`].
+    pub(super) fn stop_agent(&self) {
+        if let Some(agent) = self.agent() {
+            agent.power_off();
+        }
+        if let Some(processes) = self.processes() {
+            processes.hold_agent();
+        }
+    }
+
+    /// Has its agent start again.
+    pub(super) fn start_agent(&self) {
+        if let Some(agent) = self.agent() {
+            agent.power_on();
+        }
+        if let Some(processes) = self.processes() {
+            processes.release_agent();
+        }
+    }
+
+    /// Pods of the controller that run on it.
+    pub(super) fn controllers(&self) -> Vec<String> {
+        let running = self.processes().map(Processes::running).unwrap_or_default();
+        let running = running.into_iter().filter(|(_, run)| !run.is_agent);
+        running.map(|(pod, _)| pod).collect()
+    }
+
+    /// SIGKILL to the container of a controller's pod, which is started again.
+    pub(super) fn crash_controller(&self, pod: &str) {
+        if let Some(processes) = self.processes() {
+            processes.crash(|name, run| name == pod && !run.is_agent);
         }
     }
 
@@ -222,4 +323,41 @@ impl LabNode {
     fn kubelet(&self) -> MutexGuard<'_, Kubelet> {
         self.kubelet.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+fn clean(ground: &Ground) {
+    if let Err(error) = ground.clean() {
+        let folder = ground.folder.display();
+        tracing::warn!(%folder, %error, "directories of pods are left");
+    }
+}
+
+/// What pods of Evenkeel's own images run on.
+fn ground(index: u8, folder: &Path, lab: &Lab) -> Ground {
+    let stock = lab.settings.stock();
+    let cluster = [
+        (
+            "EVENKEEL_NODE_MONITOR_GRACE_PERIOD",
+            stock.grace_period.to_string(),
+        ),
+        (
+            "EVENKEEL_DEFAULT_UNREACHABLE_TOLERATION_SECONDS",
+            stock.unreachable_toleration_seconds.to_string(),
+        ),
+    ];
+    let ground = Ground {
+        programs: Programs {
+            evenkeel: lab.settings.program.clone(),
+            agent: lab.settings.agent.clone(),
+        },
+        folder: folder.to_owned(),
+        logs: lab.directory.logs(),
+        plan: *lab.switch.plan(),
+        index,
+        cluster: cluster.map(|(name, value)| (name.to_owned(), value)).to_vec(),
+        processes: Arc::new(Processes::new(tokio::runtime::Handle::current())),
+    };
+    // Of a lab that was killed.
+    clean(&ground);
+    ground
 }

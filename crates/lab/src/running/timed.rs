@@ -50,15 +50,15 @@ impl Lab {
     /// Stops an agent for a time; kubelet and containers go on.
     pub(super) fn restart_agent(&self, node: &Arc<LabNode>, time: Duration) -> Result<(), String> {
         self.check_is_well(node)?;
-        let Some(agent) = node.agent() else {
+        if !node.has_agent() {
             return Err("this lab runs without agents".to_owned());
-        };
+        }
         let over = node.begin_trouble(TroubleKind::AgentDown);
-        agent.power_off();
+        node.stop_agent();
         let node = Arc::clone(node);
         self.after(time, over, async move {
             node.end_trouble();
-            start_agent(&node);
+            node.start_agent();
         });
         Ok(())
     }
@@ -68,7 +68,7 @@ impl Lab {
         match node.end_trouble() {
             Some(TroubleKind::Frozen) => go_on(&self.switch, node),
             Some(TroubleKind::KubeletDown) => node.start_kubelet().await?,
-            Some(TroubleKind::AgentDown) => start_agent(node),
+            Some(TroubleKind::AgentDown) => node.start_agent(),
             None => {}
         }
         Ok(())
@@ -178,12 +178,6 @@ async fn come_back(
         stand_in.power_on();
     }
     Ok(())
-}
-
-fn start_agent(node: &LabNode) {
-    if let Some(agent) = node.agent() {
-        agent.power_on();
-    }
 }
 
 /// Lets a frozen machine go on where it was.

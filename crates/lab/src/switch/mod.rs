@@ -96,6 +96,25 @@ impl Plan {
         (self.outer(node), self.cloud_port).into()
     }
 
+    /// The range of the addresses of a node's pods.
+    pub fn pods(node: u8) -> String {
+        format!("10.244.{node}.0/24")
+    }
+
+    /// Where a pod of this address is in truth, if it is a process: nobody may bind the addresses of pods
+    /// without privileges, and nobody may publish loopback addresses in an EndpointSlice.
+    pub fn pod(&self, address: IpAddr) -> IpAddr {
+        match address {
+            IpAddr::V4(ip) => match ip.octets() {
+                [10, 244, node, pod] if (1..=self.nodes).contains(&node) => {
+                    Ipv4Addr::new(127, 128 + node.min(127), self.subnet, pod).into()
+                }
+                _ => address,
+            },
+            IpAddr::V6(_) => address,
+        }
+    }
+
     /// Whose address this is, as the source of traffic.
     pub fn source(&self, address: IpAddr) -> End {
         match address {

@@ -6,7 +6,7 @@ use evenkeel_lab::{
     SAMPLE,
     control::{self, Fault, Orders as _},
     directory::Directory,
-    running::{Lab, Settings, SetupError},
+    running::{Lab, Presence, Settings, SetupError},
     scenario::{Profile, StockTimers, crash::Replica, layout::Layout},
 };
 use evenkeel_stock::NodeLifecycleArgs;
@@ -48,7 +48,7 @@ pub(crate) fn settings(place: &Path, program: PathBuf, subnet: u8) -> Settings {
         program,
         agent: None,
         subnet,
-        agents: false,
+        evenkeel: Presence::Absent,
         stock: StockTimers::default(),
         seed: 1,
         join: None,
