@@ -1,7 +1,7 @@
 //! `evenkeel install`, `upgrade` and `uninstall`: their flags, and how they end.
 
 use crate::error::InstallError;
-use crate::install;
+use crate::install::{self as steps};
 use crate::objects::{Options, objects};
 use crate::settings::{SettingArgs, installable};
 use crate::{manifest, uninstall};
@@ -87,14 +87,14 @@ pub async fn install(args: InstallArgs, shutdown: CancellationToken) -> Result<(
     }
     args.settings.check()?;
     let client = args.client.client("install").await?;
-    let told = install::install(&client, &options, args.wait.timeout, &shutdown).await?;
+    let told = steps::install(&client, &options, args.wait.timeout, &shutdown).await?;
     print(&told).map_err(InstallError::Output)
 }
 
 /// `evenkeel upgrade`.
 pub async fn upgrade(args: UpgradeArgs, shutdown: CancellationToken) -> Result<(), InstallError> {
     let client = args.client.client("upgrade").await?;
-    let told = install::upgrade(&client, &args.settings, args.wait.timeout, &shutdown).await?;
+    let told = steps::upgrade(&client, &args.settings, args.wait.timeout, &shutdown).await?;
     print(&told).map_err(InstallError::Output)
 }
 

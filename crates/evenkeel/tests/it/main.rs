@@ -12,6 +12,7 @@ mod elect;
 mod errors;
 mod helm;
 mod images;
+mod installed;
 mod kubectl;
 mod netns;
 mod packages;

@@ -48,6 +48,11 @@ impl Lab {
     /// Starts a lab and waits until every node is Ready, every agent stands in the roster, and the lab takes
     /// orders. `subnet` must differ between labs that run at the same time.
     pub(crate) async fn start(nodes: usize, subnet: u8) -> Self {
+        Self::start_with(nodes, subnet, &[]).await
+    }
+
+    /// The same with more flags.
+    pub(crate) async fn start_with(nodes: usize, subnet: u8, flags: &[&str]) -> Self {
         evenkeel_net::init_crypto();
         let home = TempDir::new().expect("a temporary directory");
         let output = File::create(home.path().join("output")).expect("the directory is writable");
@@ -63,6 +68,7 @@ impl Lab {
                 "--dir",
             ])
             .arg(home.path().join("lab"))
+            .args(flags)
             .stdout(output.try_clone().expect("the handle can be copied"))
             .stderr(output)
             .spawn()
@@ -100,7 +106,7 @@ impl Lab {
                     .ok()?
                     .items
                     .iter()
-                    .filter(|node| is_ready(node))
+                    .filter(|node| is_ready(node) && !is_of_control_plane(node))
                     .count();
                 let reports = self.reports().await;
                 let reported = reports.iter().any(|report| report["spec"]["members"] == nodes);
@@ -236,6 +242,12 @@ pub(crate) fn is_ready(node: &Node) -> bool {
     conditions
         .iter()
         .any(|condition| condition.type_ == "Ready" && condition.status == "True")
+}
+
+/// Whether it is a machine that controllers run on.
+fn is_of_control_plane(node: &Node) -> bool {
+    let labels = node.metadata.labels.as_ref();
+    labels.is_some_and(|labels| labels.contains_key("node-role.kubernetes.io/control-plane"))
 }
 
 /// Parent of a process that runs; `None` for one that is gone, or that has ended and nobody has asked how.

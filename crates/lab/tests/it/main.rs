@@ -6,6 +6,7 @@ mod directory;
 mod faults;
 mod join;
 mod kubelet;
+mod native;
 mod running;
 mod supervise;
 mod switch;

@@ -42,6 +42,17 @@ pub(crate) async fn subnet(nodes: u8) -> (Plan, TcpListener) {
     }
 }
 
+#[rstest]
+#[case::of_the_first_machine("10.244.1.2", "127.129.7.2")]
+#[case::of_the_last_one("10.244.3.9", "127.131.7.9")]
+#[case::of_no_machine("10.244.4.2", "10.244.4.2")]
+#[case::with_the_network_of_its_host("127.78.7.1", "127.78.7.1")]
+#[case::of_another_network("fd00::7", "fd00::7")]
+fn pods_that_are_processes_are_on_loopback_addresses(#[case] published: &str, #[case] real: &str) {
+    let ip = |text: &str| text.parse::<IpAddr>().unwrap();
+    assert_eq!(Plan::new(3, 7).pod(ip(published)), ip(real));
+}
+
 /// A switch whose API server sends back what it gets.
 async fn net(nodes: u8) -> Net {
     let (plan, claim) = subnet(nodes).await;
