@@ -527,3 +527,16 @@ async fn keys_that_do_not_go_together_are_refused_before_anything_is_changed() {
         .await
         .unwrap();
 }
+
+/// What nobody runs is missing, and nothing else: definitions and policies are what this version applied.
+#[tokio::test]
+async fn a_diagnosis_names_what_does_not_run_and_nothing_more() {
+    let cluster = installed(&Options::default()).await;
+    let found = crate::doctor::diagnose(&cluster.client).await.unwrap();
+    let checks: Vec<&str> = found.iter().map(|finding| finding.check).collect();
+    assert_eq!(
+        checks,
+        ["controllers", "webhook", "webhook", "workloads", "mode"],
+        "{found:#?}"
+    );
+}

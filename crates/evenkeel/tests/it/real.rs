@@ -10,7 +10,7 @@ use evenkeel_testkit::interop::build_clientgo;
 use evenkeel_testkit::real::Kubernetes;
 use evenkeel_testkit::{Cluster, netns, skipped, until};
 use k8s_openapi::api::certificates::v1::CertificateSigningRequest;
-use k8s_openapi::api::core::v1::{Node, Pod};
+use k8s_openapi::api::core::v1::{Node, Pod, ServiceAccount};
 use k8s_openapi::api::flowcontrol::v1::PriorityLevelConfiguration;
 use kube::api::{ListParams, Patch, PatchParams};
 use kube::{Api, ResourceExt as _};
@@ -68,6 +68,11 @@ async fn kubernetes_itself_takes_an_installation_and_nothing_is_left_of_it() {
             .create::<Node>(json!({"metadata": {"name": name, "labels": labels}}))
             .await;
     }
+    // The stock controllers have started.
+    cluster
+        .namespaced("kube-system")
+        .until::<ServiceAccount>("node-controller", "is there", |_| true)
+        .await;
     let (code, said, error) = run(&["doctor"]);
     assert_eq!((code, error.as_str()), (Some(0), ""), "{said}");
     assert!(said.contains("evenkeel install would be taken"), "{said}");

@@ -40,7 +40,7 @@ pub(super) fn all(
     let plain = watcher::Config::default;
     // The controller decides nothing about pods that are bound to no node.
     let bound = plain().fields("spec.nodeName!=");
-    let home = plain().fields(&format!("metadata.name={}", namespace));
+    let home = plain().fields(&format!("metadata.name={namespace}"));
     let leases = {
         let client = client.clone();
         move || {

@@ -227,8 +227,14 @@ fn says(present: &Value, wanted: &Value) -> bool {
                     .zip(wanted)
                     .all(|(present, wanted)| says(present, wanted))
         }
-        // The same number can be written in several ways.
-        (Value::Number(present), Value::Number(wanted)) => present.as_f64() == wanted.as_f64(),
+        // What is empty is left out by typed readers.
+        (Value::Null, Value::Object(wanted)) => wanted.is_empty(),
+        (Value::Null, Value::Array(wanted)) => wanted.is_empty(),
+        // The same number can be written in several ways, and some readers round its last digit.
+        (Value::Number(present), Value::Number(wanted)) => match (present.as_f64(), wanted.as_f64()) {
+            (Some(present), Some(wanted)) => (present - wanted).abs() <= wanted.abs() * 1e-15,
+            _ => present == wanted,
+        },
         (present, wanted) => present == wanted,
     }
 }

@@ -18,7 +18,6 @@ fn agent(name: &str) -> Value {
     json!({
         "metadata": {"name": name},
         "spec": {"version": env!("CARGO_PKG_VERSION"), "kubelet": {"address": "10.0.0.1:10250"}},
-        "status": {"cell": "shore"},
     })
 }
 
@@ -124,7 +123,6 @@ fn nothing_is_said_of_an_installation_that_is_well() {
 #[case(|f: &mut Facts| drop(f.agents.remove(1)), Severity::Warning, "agents", "registered on shore-2")]
 #[case(|f: &mut Facts| f.agents[0]["spec"]["checkProblem"] = json!("icmp"), Severity::Warning, "agents", "checks: shore-1")]
 #[case(|f: &mut Facts| f.agents[0]["spec"]["kubelet"] = Value::Null, Severity::Warning, "agents", "the kubelet of shore-1")]
-#[case(|f: &mut Facts| f.agents[0]["status"]["cell"] = json!(""), Severity::Warning, "agents", "no cell yet: shore-1")]
 #[case(|f: &mut Facts| f.nodes.push(node("x", json!({"topology.kubernetes.io/zone": null}))), Severity::Warning, "zones", "in no zone")]
 #[case(|f: &mut Facts| { f.nodes.remove(0); f.agents.remove(0); }, Severity::Warning, "zones", "two nodes")]
 #[case(|f: &mut Facts| { f.nodes.drain(..2); f.agents.drain(..2); }, Severity::Warning, "zones", "one node")]

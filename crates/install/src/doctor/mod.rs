@@ -19,6 +19,7 @@ use clap::Args;
 use evenkeel_net::client::ClientArgs;
 use evenkeel_net::output::{Format, print};
 use findings::{Finding, Severity};
+use kube::Client;
 use std::fmt::Write as _;
 use std::path::Path;
 use std::time::Duration;
@@ -52,17 +53,22 @@ pub async fn run(args: DoctorArgs) -> Result<u8, InstallError> {
         findings
     } else {
         let client = args.client.client("doctor").await?;
-        let facts = tokio::time::timeout(PATIENCE, read::facts(&client)).await;
-        let facts = facts.map_err(|_| InstallError::Read {
-            what: "the cluster".to_owned(),
-            why: format!("the API server has not answered within {} s", PATIENCE.as_secs()),
-        })??;
-        findings::findings(&facts)
+        diagnose(&client).await?
     };
     let text = args.output.of(&findings, |findings, _| text(findings));
     let text = text.map_err(InstallError::Output)?;
     print(&text).map_err(InstallError::Output)?;
     Ok(exit_code(&findings))
+}
+
+/// What is wrong with a cluster, the worst first.
+pub async fn diagnose(client: &Client) -> Result<Vec<Finding>, InstallError> {
+    let facts = tokio::time::timeout(PATIENCE, read::facts(client)).await;
+    let facts = facts.map_err(|_| InstallError::Read {
+        what: "the cluster".to_owned(),
+        why: format!("the API server has not answered within {} s", PATIENCE.as_secs()),
+    })??;
+    Ok(findings::findings(&facts))
 }
 
 fn exit_code(findings: &[Finding]) -> u8 {

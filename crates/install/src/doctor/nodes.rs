@@ -58,22 +58,6 @@ pub(super) fn agents(facts: &Facts, found: &mut Found) {
             "see the log of these agents: does the kubelet serve at port 10250 of the node's address?",
         );
     }
-    let members: BTreeSet<&str> = facts
-        .nodes
-        .iter()
-        .filter(|node| is_member(facts, node))
-        .map(name)
-        .collect();
-    let homeless = which(&|agent| {
-        members.contains(name(agent)) && agent["status"]["cell"].as_str().is_none_or(str::is_empty)
-    });
-    if !homeless.is_empty() {
-        found.warning(
-            "agents",
-            format!("agents are in no cell yet: {}", listed(homeless)),
-            "a new agent gets one within a minute; later, see the log of the leading controller",
-        );
-    }
 }
 
 pub(super) fn zones(facts: &Facts, found: &mut Found) {
