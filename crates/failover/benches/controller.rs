@@ -376,7 +376,9 @@ impl Target {
             for turn in 0..each {
                 let due = start + period * turn + period * number / CONNECTIONS;
                 // Timers are a millisecond late.
-                tokio::time::sleep_until((due - Duration::from_millis(2)).into()).await;
+                if let Some(early) = due.checked_sub(Duration::from_millis(2)) {
+                    tokio::time::sleep_until(early.into()).await;
+                }
                 while Instant::now() < due {
                     tokio::task::yield_now().await;
                 }

@@ -2,7 +2,7 @@
 //!
 //! | module | what it holds |
 //! |---|---|
-//! | [`objects`] | **pure**: every object of an installation, made of the files under `deploy/` |
+//! | [`mod@objects`] | **pure**: every object of an installation, made of the files under `deploy/` |
 //! | [`manifest`] | **pure**: YAML documents in and out |
 //! | `command`, `settings` | the commands and their flags (feature `cli`, like all that follow) |
 //! | `preflight` | what has to hold before anything is changed |

@@ -74,8 +74,9 @@ pub(super) const LIMITS: [Limit; 6] = [
         // benchmark beside Kubernetes' own; watches in the comparison, and the list of what stays different;
         // in the comparison objects that name another kind or version than they should; installations on the
         // embedded server, and a benchmark of the controller; the reader of metrics and of what alerts and
-        // dashboards ask for; container images that are unpacked, built a second time and run in containerd; the
-        // walk over all commands, their pages and scripts, and the plug-in of kubectl; what is installed, in a lab.
+        // dashboards ask for; container images that are unpacked, built a second time and run in containerd;
+        // the walk over all commands, their pages and scripts, and the plug-in of kubectl; what is installed,
+        // in a lab.
         in_force: 151_500,
         goal: 96_000,
         slack: 1_000,

@@ -5,7 +5,7 @@ use crate::support::{Lab, evenkeel};
 use evenkeel_testkit::{until, until_within};
 use k8s_openapi::api::core::v1::Pod;
 use kube::{
-    Api, ResourceExt as _,
+    Api, ResourceExt,
     api::{ApiResource, DeleteParams, DynamicObject, GroupVersionKind, ListParams},
 };
 use serde_json::Value;
@@ -72,7 +72,7 @@ async fn sample_is_ready(lab: &Lab) -> bool {
 /// Names of the controllers' pods.
 async fn controllers(lab: &Lab) -> Vec<String> {
     let pods = lab.pods(NAMESPACE).await;
-    let names = pods.iter().map(|pod| pod.name_any());
+    let names = pods.iter().map(ResourceExt::name_any);
     names
         .filter(|name| name.starts_with("evenkeel-controller-"))
         .collect()
@@ -243,7 +243,7 @@ async fn nothing_is_left(lab: &Lab) {
         let names = all(lab, group, version, kind, plural).await;
         let left: Vec<String> = names
             .iter()
-            .map(|object| object.name_any())
+            .map(ResourceExt::name_any)
             .filter(|name| name.contains("evenkeel") && !labs.contains(&name.as_str()))
             .collect();
         assert_eq!(left, [""; 0], "{kind}");

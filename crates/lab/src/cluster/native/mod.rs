@@ -3,7 +3,7 @@
 //!
 //! | module | what it holds |
 //! |---|---|
-//! | [`line`] | **pure**: command line and variables of a container, on a machine without namespaces |
+//! | [`mod@line`] | **pure**: command line and variables of a container, on a machine without namespaces |
 //! | [`processes`] | the processes of a machine, which outlive its kubelet |
 //! | [`volumes`] | volumes as directories |
 //! | [`output`] | what processes print, and who reads it |
