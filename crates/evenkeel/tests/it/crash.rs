@@ -1,8 +1,13 @@
 //! `kill -9` of our own processes: the verdicts stay right, and the next failure is handled.
 
+use crate::installed::incident;
 use crate::support::{Lab, parent_of};
+use evenkeel_api::names;
 use evenkeel_testkit::until;
+use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
 use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
+use kube::Api;
 use nix::{
     sys::signal::{Signal, kill},
     unistd::Pid,
@@ -20,6 +25,40 @@ async fn kill_and_await_successor(lab: &Lab, words: &[&str]) {
         found.len() == 1 && found[0] != victim
     })
     .await;
+}
+
+/// Waits until another controller than `former` leads and has watched the node's Lease being renewed. Of a
+/// node whose Lease the leader has never seen renewed, nothing is evicted faster than by stock Kubernetes.
+async fn leader_knows(lab: &Lab, former: Option<&str>, node: &str) {
+    until("another controller leads", async || {
+        let leader = leader(lab).await;
+        leader.is_some() && leader.as_deref() != former
+    })
+    .await;
+    // The first one may come before its watches have begun.
+    for _ in 0..2 {
+        let before = renewed(lab, node).await;
+        until("the Lease is renewed", async || {
+            renewed(lab, node).await != before
+        })
+        .await;
+    }
+}
+
+async fn lease(lab: &Lab, namespace: &str, name: &str) -> LeaseSpec {
+    let leases: Api<Lease> = Api::namespaced(lab.client.clone(), namespace);
+    let lease = leases.get(name).await.expect("the Lease is there");
+    lease.spec.expect("it has a holder")
+}
+
+async fn leader(lab: &Lab) -> Option<String> {
+    lease(lab, names::NAMESPACE, names::CONTROLLER_LEASE)
+        .await
+        .holder_identity
+}
+
+async fn renewed(lab: &Lab, node: &str) -> Option<MicroTime> {
+    lease(lab, names::NODE_LEASE_NAMESPACE, node).await.renew_time
 }
 
 /// Ready pods by node.
@@ -51,7 +90,9 @@ async fn verdicts_stay_right_and_the_next_failure_is_handled_after_kill_9() {
     .await;
 
     kill_and_await_successor(&lab, &["agent", "--node shore-1"]).await;
+    let former = leader(&lab).await;
     kill_and_await_successor(&lab, &["controller"]).await;
+    leader_knows(&lab, former.as_deref(), "shore-3").await;
     assert_eq!(
         lab.verdict("shore-1").await.filter(|verdict| verdict == "Dead"),
         None,
@@ -70,7 +111,14 @@ async fn verdicts_stay_right_and_the_next_failure_is_handled_after_kill_9() {
         lab.verdict("shore-3").await.as_deref() == Some("Dead")
     })
     .await;
-    // Kill the controller once more, in the middle of the failover.
+    // Kill the controller once more, in the middle of the failover. Its successor never sees a renewal of the
+    // Lease, and knows of the one before the death from the incident.
+    until("the controller has recorded it", async || {
+        incident(&lab, "shore-3")
+            .await
+            .is_some_and(|state| state.starts_with("Dead"))
+    })
+    .await;
     kill_and_await_successor(&lab, &["controller"]).await;
     until(
         "no pod of shore-3 is ready, six Deployment pods are ready elsewhere",

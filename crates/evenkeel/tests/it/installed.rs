@@ -37,7 +37,7 @@ async fn is_tainted(lab: &Lab, name: &str, key: &str) -> bool {
 }
 
 /// State of the open incident of a node.
-async fn incident(lab: &Lab, node: &str) -> Option<String> {
+pub(crate) async fn incident(lab: &Lab, node: &str) -> Option<String> {
     let incidents = all(lab, "evenkeel.io", "v1alpha1", "NodeIncident", "nodeincidents").await;
     let open = |incident: &&DynamicObject| {
         incident.data["spec"]["nodeName"] == node && incident.data["status"]["closedAt"].is_null()
