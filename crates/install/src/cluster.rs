@@ -1,6 +1,7 @@
 //! Objects of an installation on a cluster: read, applied and deleted by kind and name.
 
 use crate::objects::INSTALLATION;
+use evenkeel_api::names;
 use kube::api::{DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PropagationPolicy};
 use kube::core::{ApiResource, GroupVersionKind};
 use kube::{Api, Client, ResourceExt as _};
@@ -35,6 +36,16 @@ impl Named {
             namespace: namespace.map(str::to_owned),
             name: name.to_owned(),
         }
+    }
+
+    /// The object by which writes reach the webhook. Controllers make it, so that it has no mark.
+    pub(crate) fn webhook() -> Self {
+        Self::new(
+            "admissionregistration.k8s.io/v1",
+            "MutatingWebhookConfiguration",
+            None,
+            names::WEBHOOK_CONFIGURATION,
+        )
     }
 
     /// Of an object that names its kind.

@@ -19,8 +19,6 @@ use tokio_util::sync::CancellationToken;
 
 /// How often workloads are looked at.
 const LOOK: Duration = Duration::from_secs(1);
-/// Kind of the object by which writes reach the webhook.
-const WEBHOOK: &str = "MutatingWebhookConfiguration";
 /// Once something of both runs, what is missing gets this long without any progress.
 const SETTLE: Duration = Duration::from_secs(30);
 /// What does not mend itself is looked at for this long: a registry that hiccups looks like one without the
@@ -203,17 +201,11 @@ async fn put(
     let is_workload = |object: &&Value| object["kind"] == "DaemonSet" || object["kind"] == "Deployment";
     let (workloads, rest): (Vec<&Value>, Vec<&Value>) = objects.iter().partition(is_workload);
     let of_ours = |kind: &str, name: &str| Named::new("v1", kind, Some(&options.namespace), name);
-    let webhook = Named::new(
-        "admissionregistration.k8s.io/v1",
-        WEBHOOK,
-        None,
-        names::WEBHOOK_CONFIGURATION,
-    );
     apply_all(client, &rest, shutdown, made).await?;
     for named in [
         of_ours("Secret", ROSTER_SECRET.0),
         of_ours("ConfigMap", AGENT_SETTINGS.0),
-        webhook,
+        Named::webhook(),
     ] {
         if named
             .get(client)

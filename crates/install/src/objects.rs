@@ -192,7 +192,7 @@ fn set(container: &mut Value, flag: &str, value: &str) {
 }
 
 /// The value of a flag in an argument.
-fn value_of<'a>(arg: &'a Value, flag: &str) -> Option<&'a str> {
+pub(crate) fn value_of<'a>(arg: &'a Value, flag: &str) -> Option<&'a str> {
     arg.as_str()?.strip_prefix(flag)?.strip_prefix('=')
 }
 

@@ -72,12 +72,7 @@ async fn remove(
              stock Kubernetes write them\n",
         );
     }
-    let webhook = Named::new(
-        "admissionregistration.k8s.io/v1",
-        "MutatingWebhookConfiguration",
-        None,
-        names::WEBHOOK_CONFIGURATION,
-    );
+    let webhook = Named::webhook();
     webhook
         .delete(client)
         .await
@@ -221,6 +216,12 @@ fn is_controller(pod: &Value) -> bool {
     pod["metadata"]["labels"]["app.kubernetes.io/component"] == "controller" && !ended
 }
 
+/// A pod of the installation that was told to end.
+fn is_ending(pod: &Value, namespace: &str) -> bool {
+    let metadata = &pod["metadata"];
+    metadata["labels"][INSTALLATION] == namespace && !metadata["deletionTimestamp"].is_null()
+}
+
 fn is_replicas(lease: &str) -> bool {
     lease.starts_with(names::REPLICA_LEASE_PREFIX)
 }
@@ -277,11 +278,11 @@ async fn gone(
             .siblings(client)
             .await
             .map_err(InstallError::reading("pods"))?;
-        let ends = |pod: &&Value| {
-            pod["metadata"]["labels"][PART_OF.0] == PART_OF.1
-                && !pod["metadata"]["deletionTimestamp"].is_null()
-        };
-        for pod in pods.iter().filter(ends).filter_map(name) {
+        for pod in pods
+            .iter()
+            .filter(|pod| is_ending(pod, namespace))
+            .filter_map(name)
+        {
             if !patience.lasts(pod, "", STOPPED_WITHIN) {
                 let pod = Named::new("v1", "Pod", Some(namespace), pod);
                 pod.delete_at_once(client)
@@ -319,6 +320,18 @@ async fn until(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn pods_of_others_are_left_to_their_kubelets() {
+        let pod = |label: &str, value: &str| json!({"metadata": {"labels": {label: value}, "deletionTimestamp": "2026-11-28T00:00:00Z"}});
+        assert!(is_ending(&pod(INSTALLATION, "pier"), "pier"));
+        assert!(!is_ending(&pod(INSTALLATION, "elsewhere"), "pier"));
+        assert!(!is_ending(&pod(PART_OF.0, PART_OF.1), "pier"));
+        assert!(!is_ending(
+            &json!({"metadata": {"labels": {INSTALLATION: "pier"}}}),
+            "pier"
+        ));
+    }
 
     #[tokio::test(start_paused = true)]
     async fn what_does_not_change_is_waited_for_so_long_and_no_longer() {

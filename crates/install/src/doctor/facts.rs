@@ -1,6 +1,6 @@
 //! What a diagnosis is made from.
 
-use crate::objects::Options;
+use crate::objects::{Options, value_of};
 use crate::rollout::Sight;
 use jiff::Timestamp;
 use serde_json::Value;
@@ -64,7 +64,7 @@ impl Facts {
             .deployment
             .pointer("/spec/template/spec/containers/0")?;
         let args = container["args"].as_array().into_iter().flatten();
-        let mut given = args.filter_map(|arg| arg.as_str()?.strip_prefix(flag)?.strip_prefix('='));
+        let mut given = args.filter_map(|arg| value_of(arg, flag));
         let variables = container["env"].as_array().into_iter().flatten();
         let mut set = variables
             .filter(|entry| entry["name"] == variable)

@@ -91,14 +91,7 @@ async fn installed(reader: &mut Reader<'_>, facts: &mut Facts, home: &str) {
         .all("apiextensions.k8s.io/v1", "CustomResourceDefinition", None)
         .await;
     facts.policies = policies(reader).await;
-    facts.webhook = reader
-        .one(
-            ADMISSION,
-            "MutatingWebhookConfiguration",
-            None,
-            names::WEBHOOK_CONFIGURATION,
-        )
-        .await;
+    facts.webhook = reader.get(&Named::webhook()).await;
     facts.reach = reach(reader.client, home).await;
     facts.fail_open = fail_open(reader.client).await;
 }
@@ -141,7 +134,10 @@ impl Reader<'_> {
         namespace: Option<&str>,
         name: &str,
     ) -> Option<Value> {
-        let named = Named::new(api_version, kind, namespace, name);
+        self.get(&Named::new(api_version, kind, namespace, name)).await
+    }
+
+    async fn get(&mut self, named: &Named) -> Option<Value> {
         named.get(self.client).await.unwrap_or_else(|error| {
             self.troubles.push(format!("{named}: {}", said(&error)));
             None
