@@ -2,9 +2,9 @@
 
 use crate::error::InstallError;
 use crate::install::{self as steps};
+use crate::manifest;
 use crate::objects::{Options, objects};
 use crate::settings::{SettingArgs, installable};
-use crate::{manifest, uninstall};
 use clap::Args;
 use evenkeel_api::names;
 use evenkeel_net::client::ClientArgs;
@@ -101,6 +101,6 @@ pub async fn upgrade(args: UpgradeArgs, shutdown: CancellationToken) -> Result<(
 /// `evenkeel uninstall`.
 pub async fn uninstall(args: UninstallArgs, shutdown: CancellationToken) -> Result<(), InstallError> {
     let client = args.client.client("uninstall").await?;
-    let told = uninstall::uninstall(&client, &args.namespace, args.timeout, &shutdown).await?;
+    let told = crate::uninstall(&client, &args.namespace, args.timeout, &shutdown).await?;
     print(&told).map_err(InstallError::Output)
 }

@@ -46,3 +46,5 @@ pub use error::InstallError;
 #[cfg(feature = "cli")]
 pub use install::install;
 pub use objects::{Options, objects};
+#[cfg(feature = "cli")]
+pub use uninstall::uninstall;

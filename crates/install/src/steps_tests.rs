@@ -343,9 +343,6 @@ async fn nothing_is_left_after_it_was_removed() {
     };
     let cluster = installed(&options).await;
     Box::pin(looked_after(&cluster, "pier", async {
-    let webhook = json!({"apiVersion": "admissionregistration.k8s.io/v1", "kind": "MutatingWebhookConfiguration",
-        "metadata": {"name": "evenkeel"}});
-    cluster.create_any(webhook).await;
     cluster
         .create::<Node>(json!({
             "metadata": {"name": "shore-1", "annotations": {"superedgehealth/node-health": "true", "theirs": "x"}},

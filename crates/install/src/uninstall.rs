@@ -27,7 +27,7 @@ const STOPPED_WITHIN: Duration = Duration::from_secs(50);
 const SILENT: Duration = Duration::from_secs(12);
 
 /// Uninstalls, and says what was done.
-pub(crate) async fn uninstall(
+pub async fn uninstall(
     client: &Client,
     namespace: &str,
     timeout: Duration,

@@ -1,14 +1,17 @@
 //! What is installed is what is tested: `evenkeel install` in a lab, faults, an upgrade in the middle of one,
 //! and `evenkeel uninstall`.
 
+use crate::rights;
 use crate::support::{Lab, evenkeel};
+use evenkeel_api::crd::{AgentStatus, FailoverPolicy, NodeIncident, ZoneHealth};
 use evenkeel_testkit::{until, until_within};
-use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::core::v1::{Pod, Secret};
 use kube::{
     Api, ResourceExt,
     api::{ApiResource, DeleteParams, DynamicObject, GroupVersionKind, ListParams},
 };
-use serde_json::Value;
+use nix::sys::signal::Signal;
+use serde_json::{Value, json};
 use std::{fs, time::Duration};
 
 const NAMESPACE: &str = "evenkeel-system";
@@ -46,7 +49,7 @@ pub(crate) async fn incident(lab: &Lab, node: &str) -> Option<String> {
     found.data["status"]["state"].as_str().map(str::to_owned)
 }
 
-fn is_ready(pod: &Pod) -> bool {
+pub(crate) fn is_ready(pod: &Pod) -> bool {
     let conditions = pod
         .status
         .as_ref()
@@ -111,11 +114,14 @@ fn inflict(lab: &Lab, args: &[&str]) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_installed_holds_through_faults_and_an_upgrade_and_leaves_nothing() {
-    let lab = Lab::start_with(3, 50, &["--installed"]).await;
+    let flags: Vec<&str> = ["--installed"].into_iter().chain(rights::TOLD).collect();
+    let lab = Lab::start_with(3, 50, &flags).await;
     until("the sample workload is ready", async || {
         sample_is_ready(&lab).await
     })
     .await;
+
+    seldom_work(&lab).await;
 
     // A cut: the stand-in marks the node, and the webhook, called by its Service, keeps its pods.
     inflict(&lab, &["cut", "shore-2"]);
@@ -131,17 +137,33 @@ async fn what_is_installed_holds_through_faults_and_an_upgrade_and_leaves_nothin
     })
     .await;
 
-    // A machine without power, and an upgrade of the controllers before it is back.
+    // A machine without power, and an upgrade of the controllers before it is back. The stock controllers
+    // would mark the node before its death is confirmed.
+    lab.signal("node-lifecycle", Signal::SIGSTOP);
     inflict(&lab, &["kill", "shore-3"]);
     until_within(
-        "shore-3 is dead, and its pods take no traffic",
+        "shore-3 is dead, its pods take no traffic, and others are there for them",
         LATE,
         async || {
+            let ready = lab
+                .pods("default")
+                .await
+                .iter()
+                .filter(|pod| is_ready(pod))
+                .count();
             is_tainted(&lab, "shore-3", "evenkeel.io/dead").await
-                && ready_on(&lab, "shore-3").await == [false; 3]
+                && !ready_on(&lab, "shore-3").await.contains(&true)
+                && ready == 8
         },
     )
     .await;
+    lab.signal("node-lifecycle", Signal::SIGCONT);
+    // Controllers that start find a certificate that cannot be used.
+    let unusable = json!({"data": {"tls.crt": "eA=="}});
+    lab.objects()
+        .namespaced(NAMESPACE)
+        .merge::<Secret>("evenkeel-webhook", unusable)
+        .await;
     let before = controllers(&lab).await;
     assert_eq!(before.len(), 2, "{before:?}");
     let image = format!("mirror.example/evenkeel:{}", env!("CARGO_PKG_VERSION"));
@@ -170,8 +192,25 @@ async fn what_is_installed_holds_through_faults_and_an_upgrade_and_leaves_nothin
     )
     .await;
 
-    // Nobody needed more rights than were installed; and it would show if somebody did.
+    // All machines of the zone at once, of which nobody can tell whether they serve.
+    for node in ["shore-1", "shore-2", "shore-3"] {
+        inflict(&lab, &["kill", node]);
+    }
+    until_within("nobody can tell of shore-1", LATE, async || {
+        incident(&lab, "shore-1").await.as_deref() == Some("Dark")
+    })
+    .await;
+    inflict(&lab, &["heal"]);
+    until_within("all is well again", LATE, async || {
+        incident(&lab, "shore-1").await.is_none() && sample_is_ready(&lab).await
+    })
+    .await;
+    seldom_work_is_done(&lab).await;
+
+    // Nobody needed more rights than were installed, each of them was needed, and it would show if one were
+    // missing.
     assert_eq!(refusals(&lab), [""; 0]);
+    assert_eq!(rights::differences(&lab.output()), [""; 0]);
     let bindings = ApiResource::from_gvk(&GroupVersionKind::gvk(
         "rbac.authorization.k8s.io",
         "v1",
@@ -188,6 +227,51 @@ async fn what_is_installed_holds_through_faults_and_an_upgrade_and_leaves_nothin
     administer(&lab, &["uninstall"]);
     nothing_is_left(&lab).await;
     assert!(sample_is_ready(&lab).await);
+}
+
+/// Gives the controllers to do what they seldom do.
+async fn seldom_work(lab: &Lab) {
+    let objects = lab.objects();
+    objects
+        .create::<FailoverPolicy>(json!({"metadata": {"name": "soon"}, "spec": {"evictAfterSeconds": 2}}))
+        .await;
+    // Of a zone that was larger once.
+    let cell = json!({"metadata": {"name": "default.1"}, "spec": {"zone": "default", "cell": 1}});
+    objects.create::<ZoneHealth>(cell).await;
+    objects
+        .merge_status::<AgentStatus>("shore-1", json!({"cell": "default.1"}))
+        .await;
+    // One more than are kept of a node.
+    for number in 0..=10 {
+        let name = format!("old-{number}");
+        let spec = json!({"nodeName": "gone", "nodeUid": "gone", "zone": "default"});
+        objects
+            .create::<NodeIncident>(json!({"metadata": {"name": &name}, "spec": spec}))
+            .await;
+        let closed = json!({"state": "Healthy", "closedAt": "2026-01-01T00:00:00Z"});
+        objects.merge_status::<NodeIncident>(&name, closed).await;
+    }
+}
+
+async fn seldom_work_is_done(lab: &Lab) {
+    let objects = lab.objects();
+    until(
+        "the policy's status, cells and incidents are in order",
+        async || {
+            let policy: FailoverPolicy = objects.get("soon").await;
+            let agent: AgentStatus = objects.get("shore-1").await;
+            let incidents = objects.list::<NodeIncident>().await;
+            policy.status.is_some()
+                && agent.status.unwrap_or_default().cell.is_empty()
+                && objects.list::<ZoneHealth>().await.len() == 1
+                && incidents
+                    .iter()
+                    .filter(|incident| incident.spec.node_name == "gone")
+                    .count()
+                    == 10
+        },
+    )
+    .await;
 }
 
 /// No object of the installation is there, and nothing of it is on the objects of others.

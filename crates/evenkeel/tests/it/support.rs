@@ -1,7 +1,7 @@
 //! A lab as a user starts it, and what is asked of it.
 
 use evenkeel_net::client::ClientArgs;
-use evenkeel_testkit::eventually;
+use evenkeel_testkit::{Cluster, eventually};
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::{
     Api, Client,
@@ -148,6 +148,31 @@ impl Lab {
     }
 
     /// The lab's directory.
+    /// Its objects, as tests name them.
+    pub(crate) fn objects(&self) -> Cluster {
+        Cluster::by(self.client.clone())
+    }
+
+    /// Sends a signal to the process that it has started with this command.
+    pub(crate) fn signal(&self, command: &str, signal: Signal) {
+        let lab = self.dir().display().to_string();
+        let is = |process: &i32| {
+            // One that has ended meanwhile has no command line.
+            let line = fs::read(format!("/proc/{process}/cmdline")).unwrap_or_default();
+            let line = String::from_utf8_lossy(&line).into_owned();
+            line.contains(&lab) && line.split('\0').any(|word| word == command)
+        };
+        let processes = fs::read_dir("/proc").expect("there is /proc").flatten();
+        let mut processes = processes.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+        let process = processes.find(is).expect("the lab runs it");
+        kill(Pid::from_raw(process), signal).expect("it is ours");
+    }
+
+    /// What it prints, its log included.
+    pub(crate) fn output(&self) -> PathBuf {
+        self.home.path().join("output")
+    }
+
     pub(crate) fn dir(&self) -> PathBuf {
         self.home.path().join("lab")
     }

@@ -16,6 +16,12 @@ pub(crate) enum ConfigurationError {
     /// It could not be read.
     #[error("cannot read MutatingWebhookConfiguration {CONFIGURATION}")]
     Read(#[source] kube::Error),
+    /// It is not there, and was not to be made.
+    #[error(
+        "MutatingWebhookConfiguration {CONFIGURATION} is missing, and the controller may not make it: `evenkeel \
+         upgrade` does"
+    )]
+    Missing,
     /// It could not be written.
     #[error("cannot write MutatingWebhookConfiguration {CONFIGURATION}")]
     Write(#[source] kube::Error),
@@ -24,7 +30,8 @@ pub(crate) enum ConfigurationError {
     Text(#[source] serde_json::Error),
 }
 
-/// Makes sure that the configuration exists and says what it should. Fields that somebody else added stay.
+/// Makes sure that the configuration exists and says what it should. Fields that somebody else added stay. An
+/// installation has it from the start, and gives no right to create it.
 pub(crate) async fn ensure(
     client: &Client,
     address: &WebhookAddress,
@@ -43,6 +50,7 @@ pub(crate) async fn ensure(
             // Another replica was faster; what it wrote may be of another version, so ours is patched over
             // it.
             Err(kube::Error::Api(status)) if status.code == 409 => return patch(&api, &wanted).await,
+            Err(kube::Error::Api(status)) if status.code == 403 => return Err(ConfigurationError::Missing),
             Err(error) => return Err(ConfigurationError::Write(error)),
         }
     };

@@ -385,11 +385,16 @@ fn webhook(facts: &Facts, found: &mut Found) {
     if facts.options.is_none() {
         return;
     }
-    if facts.webhook.is_none() {
+    let webhooks = facts
+        .webhook
+        .as_ref()
+        .and_then(|found| found["webhooks"].as_array());
+    if webhooks.is_none_or(Vec::is_empty) {
         found.error(
             "webhook",
             "the webhook is not registered: pods of nodes that are cut off lose their endpoints",
-            "see the log of the controller; it registers the webhook itself",
+            "see the log of the controller, which registers it; `evenkeel upgrade` makes MutatingWebhookConfiguration evenkeel if that is \
+             missing",
         );
     }
     match &facts.reach {
@@ -402,10 +407,14 @@ fn webhook(facts: &Facts, found: &mut Found) {
         ),
     }
     if let Some(count) = facts.fail_open.filter(|count| *count > 0) {
-        found.warning(
+        // A few are usual: the first controller registers the webhook before its Service knows of a pod.
+        found.note(
             "webhook",
-            format!("the API server has gone on without the webhook's answer {count} times since it started"),
-            "see whether the number grows; if it does, the webhook is too slow or not reached",
+            format!(
+                "the API server has gone on without the webhook's answer {count} times since it started; a few are usual at \
+                 an installation"
+            ),
+            "look again later: where the number grows, the webhook is too slow or not reached",
         );
     }
 }

@@ -75,7 +75,7 @@ fn healthy() -> Facts {
                 )
             })
             .collect(),
-        webhook: Some(json!({})),
+        webhook: Some(json!({"webhooks": [{"name": "pods.guard.evenkeel.io"}]})),
         reach: Reach::Answers,
         has_node_controller_account: true,
         sight: Sight {
@@ -118,8 +118,9 @@ fn nothing_is_said_of_an_installation_that_is_well() {
 #[case(|f: &mut Facts| f.sight.pods[1]["spec"]["nodeName"] = json!("cloud-1"), Severity::Warning, "controllers", "several controllers")]
 #[case(|f: &mut Facts| f.sight.pods[1]["spec"]["nodeName"] = json!("shore-1"), Severity::Warning, "controllers", "a node that it judges: shore-1")]
 #[case(|f: &mut Facts| f.webhook = None, Severity::Error, "webhook", "not registered")]
+#[case(|f: &mut Facts| f.webhook = Some(json!({})), Severity::Error, "webhook", "not registered")]
 #[case(|f: &mut Facts| f.reach = Reach::Fails("timeout".to_owned()), Severity::Error, "webhook", "timeout")]
-#[case(|f: &mut Facts| f.fail_open = Some(3), Severity::Warning, "webhook", "3 times")]
+#[case(|f: &mut Facts| f.fail_open = Some(3), Severity::Note, "webhook", "3 times")]
 #[case(|f: &mut Facts| drop(f.agents.remove(1)), Severity::Warning, "agents", "registered on shore-2")]
 #[case(|f: &mut Facts| f.agents[0]["spec"]["checkProblem"] = json!("icmp"), Severity::Warning, "agents", "checks: shore-1")]
 #[case(|f: &mut Facts| f.agents[0]["spec"]["kubelet"] = Value::Null, Severity::Warning, "agents", "the kubelet of shore-1")]

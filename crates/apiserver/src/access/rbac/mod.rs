@@ -81,6 +81,18 @@ impl Authorizer {
     /// The same, as the error that a client gets.
     pub(crate) fn check(&self, user: &UserInfo, info: &RequestInfo, reader: &dyn Reader) -> ApiResult<()> {
         let decision = self.authorize(user, info, reader);
+        // Kubernetes' audit log tells the same: who needs which right.
+        tracing::trace!(
+            user = user.name,
+            allowed = decision.allowed,
+            verb = info.verb,
+            group = info.group,
+            resource = info.resource,
+            subresource = info.subresource,
+            namespace = info.namespace,
+            name = info.name,
+            "asked"
+        );
         if decision.allowed {
             Ok(())
         } else {
