@@ -184,6 +184,8 @@ func (p *plane) arguments(component string) []string {
 			flag("service-account-key-file", p.pki.path("sa.pub")),
 			flag("service-account-signing-key-file", p.pki.path("sa.key")),
 			flag("service-cluster-ip-range", serviceRange),
+			// Nobody forwards the addresses of Services: their webhooks are called at those of pods.
+			flag("enable-aggregator-routing", true),
 		}
 	case controllerManager:
 		arguments = []string{

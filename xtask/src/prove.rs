@@ -196,6 +196,7 @@ impl Prover {
                 scenario: scenario.clone(),
                 runs: batch.min(runs - number * batch),
                 agents: side == Side::Evenkeel,
+                installed: side == Side::Evenkeel && row.installed,
                 state: digest(&text),
             })
             .collect())

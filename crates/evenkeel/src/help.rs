@@ -112,6 +112,7 @@ Some commands have further exit codes, and their help lists them.",
         "
   evenkeel lab                              # five nodes and a workload, until Ctrl-C
   evenkeel lab --zones north=3,south=5
+  evenkeel lab --installable                # all that `evenkeel install` needs
   evenkeel lab cut shore-2                  # in another terminal: cut the cloud link of a node
   evenkeel lab heal                         # repair everything",
         "

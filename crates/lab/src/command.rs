@@ -63,8 +63,12 @@ pub struct LabArgs {
     pub without_agents: bool,
     /// Install Evenkeel as `evenkeel install` does: agents and controllers are pods with the rights of their
     /// accounts. The lab then has two machines of a control plane for the controllers.
-    #[arg(long, global = true, conflicts_with_all = ["without_agents", "join"])]
+    #[arg(long, global = true, conflicts_with_all = ["without_agents", "address"])]
     pub installed: bool,
+    /// Have everything that --installed needs, and leave the installation to you: `evenkeel install` with the
+    /// lab's kubeconfig.
+    #[arg(long, conflicts_with_all = ["installed", "without_agents", "address"])]
+    pub installable: bool,
     /// Third octet of the lab's addresses (127.77.N.x, 127.78.N.x), for several labs on one machine.
     #[arg(
         long,
@@ -387,12 +391,25 @@ fn check_flags(args: &LabArgs) -> Result<(), LabError> {
             "{flag} goes with plain `evenkeel lab`; a scenario says it by itself (`{field}: …`), and a running lab stays as it is"
         )));
     }
-    if args.installed && args.controllers.is_some() {
-        let why =
-            "--controllers does not go with --installed, which runs as many as the Deployment says: two";
+    for (flag, given) in [
+        ("--installed", args.installed),
+        ("--installable", args.installable),
+    ] {
+        if given && args.controllers.is_some() {
+            return Err(LabError::Usage(format!(
+                "--controllers does not go with {flag}, where as many run as the Deployment says: two"
+            )));
+        }
+    }
+    if args.installable && args.profile.is_some() {
+        let why = "--profile does not go with --installable: `evenkeel install` is told the profile";
         return Err(LabError::Usage(why.to_owned()));
     }
     let starts = matches!(args.command, None | Some(LabCommand::Run { .. }));
+    if args.installable && args.command.is_some() {
+        let why = "--installable goes with plain `evenkeel lab`";
+        return Err(LabError::Usage(why.to_owned()));
+    }
     if args.installed && !starts {
         let why = "--installed goes with plain `evenkeel lab` and `run`; a running lab stays as it is";
         return Err(LabError::Usage(why.to_owned()));
@@ -437,9 +454,15 @@ struct Shape {
 
 fn settings(args: &LabArgs, shape: Shape, join: Option<Joinable>) -> Result<Settings, LabError> {
     let is_taken = |name: &str| name.starts_with(CONTROL_PLANE);
-    if args.installed && shape.layout.places().iter().any(|place| is_taken(&place.name)) {
+    let presence = match (args.without_agents, args.installed, args.installable) {
+        (true, _, _) => Presence::Absent,
+        (_, true, _) => Presence::Installed,
+        (_, _, true) => Presence::Installable,
+        (false, false, false) => Presence::Processes,
+    };
+    if presence.is_in_pods() && shape.layout.places().iter().any(|place| is_taken(&place.name)) {
         return Err(LabError::Usage(format!(
-            "with --installed the machines of the control plane are called {CONTROL_PLANE}-1 and {CONTROL_PLANE}-2: give nodes and \
+            "with --installed and --installable the machines of the control plane are called {CONTROL_PLANE}-1 and {CONTROL_PLANE}-2: give nodes and \
              zones other names"
         )));
     }
@@ -453,11 +476,7 @@ fn settings(args: &LabArgs, shape: Shape, join: Option<Joinable>) -> Result<Sett
         agent: supervise::agent_beside(&program),
         program,
         subnet: args.subnet,
-        evenkeel: match (args.without_agents, args.installed) {
-            (true, _) => Presence::Absent,
-            (false, true) => Presence::Installed,
-            (false, false) => Presence::Processes,
-        },
+        evenkeel: presence,
         stock: shape.stock,
         seed: args.seed,
         join,
@@ -552,6 +571,13 @@ fn welcome(lab: &Lab, args: &LabArgs) -> String {
         names.get(1).unwrap_or(&names[0]),
         names.last().unwrap_or(&names[0]),
     );
+    let install = (lab.settings().evenkeel == Presence::Installable).then(|| {
+        let kubeconfig = lab.kubeconfig();
+        (
+            format!("evenkeel install --kubeconfig {}", kubeconfig.display()),
+            "which this lab is made for",
+        )
+    });
     let rows = [
         (
             format!("{kubectl} get nodes,pods,endpointslices,zonehealth,zonereports -A -o wide"),
@@ -563,6 +589,8 @@ fn welcome(lab: &Lab, args: &LabArgs) -> String {
         (format!("{command} kill {kill}"), "its power"),
         (format!("{command} heal"), "repair everything"),
     ]
+    .into_iter()
+    .chain(install)
     .map(|(command, note)| {
         [
             command,
@@ -576,7 +604,7 @@ fn welcome(lab: &Lab, args: &LabArgs) -> String {
     format!(
         "\n{}\n{}Ctrl-C ends the lab.\n",
         lab.status(),
-        control::status::table(&rows)
+        control::status::table(&rows.collect::<Vec<_>>())
     )
 }
 

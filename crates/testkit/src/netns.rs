@@ -113,6 +113,11 @@ impl Namespace {
         must(run("ip", &all));
     }
 
+    /// Takes all addresses of a range for its own.
+    pub fn own(&self, range: &str) {
+        self.ip(&["route", "add", "local", range, "dev", "lo"]);
+    }
+
     /// A wire to another namespace, with an address at each end; both are in one network of 24 bits.
     pub fn wire(&self, other: &Self, here: Ipv4Addr, there: Ipv4Addr) {
         let ends = [self, other].map(|end| format!("wire{}", end.wires.fetch_add(1, Ordering::Relaxed)));

@@ -231,6 +231,7 @@ mod tests {
             name: "x",
             what: "x",
             scenario: "x",
+            installed: false,
             runs,
             stock: Stock::As("y"),
             goals: &[("endpoints out", 4.0, 6.0)],

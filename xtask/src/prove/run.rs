@@ -23,6 +23,8 @@ pub(super) struct Task {
     pub(super) scenario: String,
     pub(super) runs: usize,
     pub(super) agents: bool,
+    /// Whether they are installed.
+    pub(super) installed: bool,
     /// Hash of the scenario's text.
     pub(super) state: String,
 }
@@ -72,6 +74,7 @@ impl Tools {
             .arg("--report")
             .arg(&report)
             .args((!task.agents).then_some("--without-agents"))
+            .args(task.installed.then_some("--installed"))
             .stdin(Stdio::null())
             .stdout(file)
             .stderr(errors);

@@ -71,7 +71,9 @@ fn accepts(#[case] line: &str) {
 #[case("lab --join x --address host", "--address")]
 #[case("lab run tour --control-plane ctl", "--join")]
 #[case("lab --join x --port 6443", "--port")]
-#[case("lab --join x --installed", "--join")]
+#[case("lab --join x --address 10.0.0.7 --installed", "--address")]
+#[case("lab --installable --installed", "--installed")]
+#[case("lab --installable --without-agents", "--without-agents")]
 #[case("lab --installed --without-agents", "--without-agents")]
 fn rejects(#[case] line: &str, #[case] named: &str) {
     let Err(error) = parse(line) else {
@@ -90,6 +92,9 @@ fn rejects(#[case] line: &str, #[case] named: &str) {
 #[case("lab clean", "--join")]
 #[case("lab status --installed", "--installed")]
 #[case("lab --installed --controllers 3", "--controllers")]
+#[case("lab --installable --controllers 3", "--controllers")]
+#[case("lab --installable --profile edge", "--profile")]
+#[case("lab --installable status", "--installable")]
 #[case("lab --installed --zones control-plane=3", "control-plane-1")]
 #[case("lab run tour --join /nowhere/kubeconfig", "/nowhere/kubeconfig")]
 #[tokio::test]

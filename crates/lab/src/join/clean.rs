@@ -15,6 +15,7 @@ use kube::{
 };
 use std::{collections::BTreeSet, time::Duration};
 use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
 
 /// Time in which everything has to be gone; the garbage collector and the namespace controller need their
 /// share of it.
@@ -30,6 +31,9 @@ pub enum CleanError {
         #[source]
         source: Box<kube::Error>,
     },
+    /// Evenkeel, which a lab had installed.
+    #[error("cannot uninstall Evenkeel from the control plane: {0}")]
+    Uninstall(#[source] Box<evenkeel_install::InstallError>),
     #[error(
         "still there after {} s: {left}; `evenkeel lab clean --join KUBECONFIG` tries again",
         GONE_WITHIN.as_secs()
@@ -59,6 +63,7 @@ impl Cluster {
     /// there are none. No process of that lab may run any more. Says what it deleted, by kind and name.
     pub async fn clean(&self) -> Result<Vec<String>, CleanError> {
         let mut deleted = BTreeSet::new();
+        deleted.extend(self.uninstall().await?);
         self.delete_webhook(&mut deleted).await?;
         let discovery = Discovery::new(self.client.clone()).run_aggregated().await;
         let discovery = discovery.map_err(api("list the kinds of objects"))?;
@@ -74,6 +79,27 @@ impl Cluster {
             }
             tokio::time::sleep(POLL).await;
         }
+    }
+
+    /// Uninstalls Evenkeel where a lab has installed it, and says what was removed.
+    pub async fn uninstall(&self) -> Result<Option<String>, CleanError> {
+        let installation = self.installation().await.map_err(api("read namespaces"))?;
+        let namespace = match installation {
+            Some((namespace, true)) => namespace,
+            Some((namespace, false)) => {
+                tracing::warn!(
+                    namespace,
+                    "Evenkeel stays installed on the control plane, since no lab has installed it: `evenkeel uninstall` \
+                     removes it"
+                );
+                return Ok(None);
+            }
+            None => return Ok(None),
+        };
+        let never = CancellationToken::new();
+        let uninstalled = evenkeel_install::uninstall(&self.client, &namespace, GONE_WITHIN, &never).await;
+        uninstalled.map_err(|error| CleanError::Uninstall(Box::new(error)))?;
+        Ok(Some(format!("installation of Evenkeel in namespace {namespace}")))
     }
 
     /// The controller makes it without a label: it is the lab's where the installation is. It goes first,

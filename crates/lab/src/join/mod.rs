@@ -15,8 +15,9 @@ pub use clean::CleanError;
 pub use identity::MachineIdentity;
 pub use outage::{Component, Control};
 
-use crate::running::{INSTALLATION, manifests};
+use crate::running::{WITHOUT_INSTALLING, manifests};
 use evenkeel_api::names;
+use evenkeel_install::objects::INSTALLATION;
 use evenkeel_net::{
     client::{ClientArgs, ClientError},
     log::causes,
@@ -253,6 +254,16 @@ impl Cluster {
         Ok(found.is_some_and(|namespace| is_ours(&namespace)))
     }
 
+    /// The namespace in which Evenkeel is installed as `evenkeel install` does it, and whether a lab did.
+    async fn installation(&self) -> kube::Result<Option<(String, bool)>> {
+        let namespaces: Api<Namespace> = Api::all(self.client.clone());
+        let found = namespaces
+            .list(&ListParams::default().labels(INSTALLATION))
+            .await?;
+        let first = found.items.first();
+        Ok(first.map(|namespace| (namespace.name_any(), is_ours(namespace))))
+    }
+
     /// Whether it is one that the lab may use; its version.
     async fn check(&self) -> Result<String, JoinError> {
         let context = || self.context.clone();
@@ -264,6 +275,8 @@ impl Cluster {
                 found: version.git_version,
             });
         }
+        let installation = self.installation().await.map_err(refused)?;
+        let installed = installation.is_some_and(|(_, is_ours)| is_ours);
         let nodes: Api<Node> = Api::all(self.client.clone());
         let nodes = nodes
             .list_metadata(&ListParams::default())
@@ -280,7 +293,9 @@ impl Cluster {
             .list_metadata(&ListParams::default())
             .await
             .map_err(refused)?;
-        if let Some(names) = foreign(pods.iter()) {
+        let of_installation =
+            |pod: &&PartialObjectMeta<Pod>| installed && pod.namespace().as_deref() == Some(names::NAMESPACE);
+        if let Some(names) = foreign(pods.iter().filter(|pod| !of_installation(pod))) {
             return Err(JoinError::ForeignPods {
                 context: context(),
                 names,
@@ -297,9 +312,13 @@ impl Cluster {
                 object: format!("MutatingWebhookConfiguration {}", names::WEBHOOK_CONFIGURATION),
             });
         }
-        let objects = INSTALLATION.map(|(text, origin)| manifests::parse(text, origin).unwrap_or_default());
+        let objects =
+            WITHOUT_INSTALLING.map(|(text, origin)| manifests::parse(text, origin).unwrap_or_default());
         for object in objects.into_iter().flatten() {
             let found = manifests::get(&self.client, &object).await.map_err(refused)?;
+            let is_ours = |found: &DynamicObject| {
+                is_ours(found) || installed && found.labels().contains_key(INSTALLATION)
+            };
             if found.is_some_and(|found| !is_ours(&found)) {
                 let object = manifests::described(&object);
                 return Err(JoinError::Installed {

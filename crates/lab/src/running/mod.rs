@@ -1,6 +1,7 @@
 //! A running lab: API server, workload controllers, kubelets, network, and Evenkeel's own processes.
 
 mod credentials;
+mod error;
 mod faults;
 mod forwarder;
 pub mod manifests;
@@ -9,30 +10,30 @@ mod plane;
 mod processes;
 mod timed;
 
+pub use error::SetupError;
+
 use crate::{
     cluster,
     control::Fault,
-    directory::{Directory, DirectoryError},
-    join::{CleanError, Joinable},
+    directory::Directory,
+    join::Joinable,
     observe::Observer,
     scenario::{
         Profile, StockTimers,
         layout::{Layout, Place},
     },
-    supervise::{StartError, Supervised},
-    switch::{Plan, Switch, SwitchError},
+    supervise::Supervised,
+    switch::{Plan, Switch},
 };
 use evenkeel_api::names::{CONTROL_PLANE_LABEL, DEFAULT_ZONE, NAMESPACE};
 use evenkeel_apiserver::{ApiServer, Options, PodRoutes, kubelet::KubeletOptions};
 use evenkeel_install::objects::{CRDS, POLICIES, RBAC};
-use evenkeel_net::file::WriteError;
-use evenkeel_net::pki::{PkiError, ServerNames};
-use kube::Client;
+use evenkeel_net::pki::ServerNames;
+use kube::{Client, api::DynamicObject};
 use node::LabNode;
 use plane::Plane;
 use processes::CloudSide;
 use std::{
-    io,
     net::{IpAddr, Ipv4Addr, SocketAddr},
     path::PathBuf,
     sync::{Arc, Mutex},
@@ -44,8 +45,8 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 /// What virtual nodes may do.
 const VNODE: &str = include_str!("../../../../deploy/vnode.yaml");
-/// What is installed before anything runs, with the files it is from.
-pub const INSTALLATION: [(&str, &str); 4] = [
+/// What there is before anything runs where Evenkeel is not installed but started, with the files it is from.
+pub const WITHOUT_INSTALLING: [(&str, &str); 4] = [
     (CRDS, "crds.yaml"),
     (RBAC, "rbac.yaml"),
     (POLICIES, "policies.yaml"),
@@ -72,6 +73,15 @@ pub enum Presence {
     Processes,
     /// It is installed as `evenkeel install` does it: agents and controllers are pods.
     Installed,
+    /// Everything is there that an installation needs, and the user installs it.
+    Installable,
+}
+
+impl Presence {
+    /// Whether pods of Evenkeel's images are to run.
+    pub fn is_in_pods(self) -> bool {
+        matches!(self, Self::Installed | Self::Installable)
+    }
 }
 
 /// How a lab is set up.
@@ -112,106 +122,16 @@ impl Settings {
     }
 
     fn control_plane_machines(&self) -> u8 {
-        match self.evenkeel {
-            Presence::Installed => CONTROL_PLANE_MACHINES,
-            Presence::Absent | Presence::Processes => 0,
+        if self.evenkeel.is_in_pods() {
+            CONTROL_PLANE_MACHINES
+        } else {
+            0
         }
     }
 
     /// Where a control plane elsewhere reaches the lab.
     fn outside(&self) -> Option<IpAddr> {
         self.join.as_ref().and_then(|join| join.address)
-    }
-}
-
-/// Why a lab could not start.
-#[derive(Debug, thiserror::Error)]
-pub enum SetupError {
-    /// The directory cannot be used.
-    #[error(transparent)]
-    Directory(#[from] DirectoryError),
-    /// A file in it cannot be written.
-    #[error(transparent)]
-    File(#[from] WriteError),
-    /// The API server's port is taken.
-    #[error("cannot listen on {address} for the API server: {source}; choose another port with --port")]
-    Port {
-        address: SocketAddr,
-        #[source]
-        source: io::Error,
-    },
-    /// Evenkeel could not be installed.
-    #[error("cannot install Evenkeel: {0}; logs of pods are in {}", logs.display())]
-    Install {
-        #[source]
-        source: Box<evenkeel_install::InstallError>,
-        logs: PathBuf,
-    },
-    /// The address of the controllers' common webhook, or its port, is taken.
-    #[error(
-        "cannot listen on {address} for the controllers' webhook: {source}; choose other addresses with --subnet"
-    )]
-    Service {
-        address: SocketAddr,
-        #[source]
-        source: io::Error,
-    },
-    /// An address of the lab's network is taken.
-    #[error(transparent)]
-    Switch(#[from] SwitchError),
-    /// The API server could not start.
-    #[error("cannot start the API server: {0}")]
-    ApiServer(String),
-    /// A certificate could not be made.
-    #[error(transparent)]
-    Pki(#[from] PkiError),
-    /// The lab could not set itself up through the API.
-    #[error("cannot {what}: {source}")]
-    Api {
-        /// What was to be done.
-        what: String,
-        #[source]
-        source: Box<kube::Error>,
-    },
-    /// An object was refused.
-    #[error(transparent)]
-    Manifest(#[from] manifests::ManifestError),
-    /// A child process could not be started.
-    #[error(transparent)]
-    Start(#[from] StartError),
-    /// A child process does not get ready.
-    #[error("{name} does not get ready: {reason}; its log is {log}")]
-    NotReady {
-        name: String,
-        reason: String,
-        log: PathBuf,
-    },
-    /// A node's kubelet could not start.
-    #[error("cannot start the kubelet of {node}: {reason}")]
-    Kubelet { node: String, reason: String },
-    /// The control plane that was joined is not as it was found.
-    #[error(transparent)]
-    Clean(#[from] CleanError),
-    /// The API server that the lab took down does not come back.
-    #[error("{0}; once it answers, `evenkeel lab clean --join KUBECONFIG` removes what the lab left")]
-    Outage(String),
-    /// The lab was told to stop while it started.
-    #[error("stopped while starting")]
-    Stopped,
-}
-
-impl SetupError {
-    /// Whether another configuration would help: exit code 2.
-    pub fn is_usage(&self) -> bool {
-        matches!(
-            self,
-            Self::Directory(_)
-                | Self::File(_)
-                | Self::Port { .. }
-                | Self::Service { .. }
-                | Self::Switch(_)
-                | Self::Manifest(_)
-        )
     }
 }
 
@@ -277,8 +197,14 @@ impl Lab {
         let nodes = nodes.saturating_add(settings.control_plane_machines());
         let plan = Plan {
             outside: settings.outside(),
+            routed_pods: settings.join.is_some() && settings.evenkeel.is_in_pods(),
             ..Plan::new(nodes, settings.subnet)
         };
+        if plan.routed_pods {
+            let address = plan.pods(1).into();
+            std::net::TcpListener::bind((address, 0))
+                .map_err(|source| SetupError::Pods { address, source })?;
+        }
         let tasks = TaskTracker::new();
         let (plane, url, address) = if let Some(Joinable { cluster, api, .. }) = &settings.join {
             progress(&format!("joining {} ({})", cluster.context(), cluster.url()));
@@ -327,15 +253,22 @@ impl Lab {
 
     /// Custom resources, namespaces, roles.
     async fn install(&self) -> Result<(), SetupError> {
-        if self.settings.evenkeel == Presence::Installed {
+        if self.settings.evenkeel.is_in_pods() {
             // The rest is the installation's, and leaves with it.
             let vnode = VNODE.replace(NAMESPACE, self.namespace_of_kubelets());
-            self.apply(&vnode, "vnode.yaml").await?;
-            self.apply(LAB_RBAC, "lab-rbac.yaml").await?;
-            return Ok(());
-        }
-        for (text, origin) in INSTALLATION {
-            self.apply(text, origin).await?;
+            let mut objects = manifests::parse(&vnode, "vnode.yaml")?;
+            // kube-system is nobody's to make.
+            objects.retain(|object| {
+                object
+                    .types
+                    .as_ref()
+                    .is_none_or(|types| types.kind != "Namespace")
+            });
+            self.create(objects, "vnode.yaml").await?;
+        } else {
+            for (text, origin) in WITHOUT_INSTALLING {
+                self.apply(text, origin).await?;
+            }
         }
         if self.plane.joined().is_none() {
             self.apply(LAB_RBAC, "lab-rbac.yaml").await?;
@@ -392,14 +325,21 @@ impl Lab {
 
     /// Namespace of the account of the kubelets.
     fn namespace_of_kubelets(&self) -> &'static str {
-        match self.settings.evenkeel {
-            Presence::Installed => KUBE_SYSTEM,
-            Presence::Absent | Presence::Processes => NAMESPACE,
+        if self.settings.evenkeel.is_in_pods() {
+            KUBE_SYSTEM
+        } else {
+            NAMESPACE
         }
     }
 
     /// Installs what `evenkeel install` installs, by the same code, and waits until it runs.
     async fn install_evenkeel(&self) -> Result<(), SetupError> {
+        if self.plane.joined().is_some() {
+            // By its label the namespace, and so the installation, is known as the lab's.
+            let namespace = format!("apiVersion: v1\nkind: Namespace\nmetadata: {{name: {NAMESPACE}}}\n");
+            self.apply(&namespace, "the namespace of the installation")
+                .await?;
+        }
         let options = evenkeel_install::Options {
             mode: "act".to_owned(),
             profile: self.settings.profile.flag().to_owned(),
@@ -438,7 +378,10 @@ impl Lab {
 
     /// Creates the objects of a manifest.
     pub async fn apply(&self, text: &str, origin: &str) -> Result<usize, SetupError> {
-        let objects = manifests::parse(text, origin)?;
+        self.create(manifests::parse(text, origin)?, origin).await
+    }
+
+    async fn create(&self, objects: Vec<DynamicObject>, origin: &str) -> Result<usize, SetupError> {
         let joined = self.plane.joined().is_some();
         Ok(manifests::apply(&self.client, objects, origin, joined).await?)
     }
@@ -488,6 +431,10 @@ impl Lab {
             let _turn = self.one_at_a_time.lock().await;
             self.end_outage().await
         };
+        let uninstalled = match self.plane.joined() {
+            Some(cluster) if outage.is_ok() => Box::pin(cluster.uninstall()).await.map(drop),
+            _ => Ok(()),
+        };
         self.children.cancel();
         let agents = self.nodes.iter().filter_map(|node| node.agent());
         futures::future::join_all(self.cloud.children().chain(agents).map(Supervised::stopped)).await;
@@ -504,6 +451,7 @@ impl Lab {
         self.switch.stopped().await;
         self.directory.clean()?;
         outage.map_err(SetupError::Outage)?;
+        uninstalled?;
         if let Some(cluster) = self.plane.joined() {
             Box::pin(cluster.clean()).await?;
         }

@@ -8,7 +8,6 @@ use crate::{
     },
     scenario::layout::Place,
     supervise::Supervised,
-    switch::Plan,
 };
 use evenkeel_api::names::service_accounts;
 use evenkeel_net::file::write_secret;
@@ -79,7 +78,8 @@ impl LabNode {
         let kubeconfig = folder.join("kubelet.kubeconfig");
         let account = (lab.namespace_of_kubelets(), service_accounts::VNODE);
         lab.write_kubeconfig(&kubeconfig, &link, account, None).await?;
-        let pods = Plan::pods(index).parse().map_err(|reason| SetupError::Kubelet {
+        let pods = format!("{}/24", plan.pods(index)).parse();
+        let pods = pods.map_err(|reason| SetupError::Kubelet {
             node: name.clone(),
             reason,
         })?;
@@ -95,8 +95,10 @@ impl LabNode {
             boot_id: String::new(),
             log: lab.directory.log(&format!("kubelet-{name}")),
             of_control_plane,
-            // Whoever writes pods on a control plane elsewhere is to start no process here.
-            ground: lab.plane.joined().is_none().then(|| ground(index, &folder, lab)),
+            // Whoever writes pods on a control plane elsewhere starts processes here only where the user has
+            // asked for it.
+            ground: (lab.plane.joined().is_none() || lab.settings.evenkeel.is_in_pods())
+                .then(|| ground(index, &folder, lab)),
             name,
         };
         Ok(Self {
@@ -354,6 +356,7 @@ fn ground(index: u8, folder: &Path, lab: &Lab) -> Ground {
         logs: lab.directory.logs(),
         plan: *lab.switch.plan(),
         index,
+        server_name: lab.plane.server_name().map(str::to_owned),
         cluster: cluster.map(|(name, value)| (name.to_owned(), value)).to_vec(),
         processes: Arc::new(Processes::new(tokio::runtime::Handle::current())),
     };

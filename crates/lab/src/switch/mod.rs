@@ -28,6 +28,10 @@ const KUBELET_PORT: u16 = 10_250;
 /// at 26 619, below the ports that Linux gives to clients (32 768 and on).
 const PORTS_OF_A_LAB: u16 = 64;
 
+/// Where the pods of all labs of a machine are that have joined Kubernetes' own API server with Evenkeel
+/// installed.
+pub const ROUTED_PODS: &str = "10.128.0.0/10";
+
 /// Who has which address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Plan {
@@ -40,6 +44,9 @@ pub struct Plan {
     pub agent_port: u16,
     /// TCP port on a node's outer address at which that node reaches the API server.
     pub cloud_port: u16,
+    /// Whether pods are reached at the addresses that are published: the API server is Kubernetes' own, and
+    /// knows of no others.
+    pub routed_pods: bool,
 }
 
 impl Plan {
@@ -51,6 +58,7 @@ impl Plan {
             outside: None,
             agent_port: 7959,
             cloud_port: 6443,
+            routed_pods: false,
         }
     }
 
@@ -96,15 +104,20 @@ impl Plan {
         (self.outer(node), self.cloud_port).into()
     }
 
-    /// The range of the addresses of a node's pods.
-    pub fn pods(node: u8) -> String {
-        format!("10.244.{node}.0/24")
+    /// The first address of the range of a node's pods, which has 24 bits in common. Where pods are routed,
+    /// each lab of the machine has ranges of its own in [`ROUTED_PODS`]: 64 nodes are more than a lab has.
+    pub fn pods(&self, node: u8) -> Ipv4Addr {
+        if self.routed_pods {
+            return Ipv4Addr::new(10, 128 + (self.subnet >> 2), ((self.subnet & 3) << 6) + node, 0);
+        }
+        Ipv4Addr::new(10, 244, node, 0)
     }
 
     /// Where a pod of this address is in truth, if it is a process: nobody may bind the addresses of pods
     /// without privileges, and nobody may publish loopback addresses in an EndpointSlice.
     pub fn pod(&self, address: IpAddr) -> IpAddr {
         match address {
+            _ if self.routed_pods => address,
             IpAddr::V4(ip) => match ip.octets() {
                 [10, 244, node, pod] if (1..=self.nodes).contains(&node) => {
                     Ipv4Addr::new(127, 128 + node.min(127), self.subnet, pod).into()

@@ -53,6 +53,8 @@ pub struct Ground {
     pub plan: Plan,
     /// Number of the machine.
     pub index: u8,
+    /// The name of the API server's certificate, where it is not the one by which nodes reach it.
+    pub server_name: Option<String>,
     /// Variables of everything that is no agent: how the cluster is set up.
     pub cluster: Vec<(String, String)>,
     pub processes: Arc<Processes>,
@@ -111,14 +113,18 @@ impl Ground {
 
     /// A kubeconfig that names the API server at the node's cloud link, and the account of a pod.
     fn kubeconfig(&self, account: &std::path::Path) -> String {
+        let mut cluster = json!({
+            "server": format!("https://{}", self.plan.cloud_link(self.index)),
+            "certificate-authority": account.join("ca.crt"),
+        });
+        if let Some(name) = &self.server_name {
+            cluster["tls-server-name"] = name.as_str().into();
+        }
         // JSON is YAML.
         json!({
             "apiVersion": "v1",
             "kind": "Config",
-            "clusters": [{"name": "lab", "cluster": {
-                "server": format!("https://{}", self.plan.cloud_link(self.index)),
-                "certificate-authority": account.join("ca.crt"),
-            }}],
+            "clusters": [{"name": "lab", "cluster": cluster}],
             "users": [{"name": "pod", "user": {"tokenFile": account.join("token")}}],
             "contexts": [{"name": "lab", "context": {"cluster": "lab", "user": "pod"}}],
             "current-context": "lab",
