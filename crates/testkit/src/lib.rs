@@ -11,6 +11,7 @@ pub mod bench;
 pub mod candidate;
 pub mod cluster;
 pub mod containerd;
+pub mod documents;
 pub mod interop;
 pub mod koupleless;
 pub mod kubectl;

@@ -1,6 +1,8 @@
 use super::*;
 use crate::program::Program;
 use crate::{Any, Cli, Command as Visible};
+use clap::error::ErrorKind;
+use evenkeel_testkit::documents;
 use std::ffi::OsString;
 
 /// The words after `evenkeel` of each command that people see, and the command.
@@ -73,7 +75,7 @@ fn every_row_is_of_a_command() {
 
 /// The words of a command line of an example, up to a comment or the next command.
 fn words(line: &str) -> Vec<OsString> {
-    let ends = ["  #", " > ", " && ", " | "];
+    let ends = ["  #", " >", " && ", " | ", "; ", " &", ")"];
     let end = ends.iter().filter_map(|end| line.find(end)).min();
     let line = &line[..end.unwrap_or(line.len())];
     let quoted = line.split('\'').enumerate();
@@ -106,4 +108,54 @@ fn every_example_is_a_command_line_that_is_accepted() {
         }
     }
     assert!(tried > 50, "only {tried} examples were found");
+}
+
+/// What clap has against a command line; nothing if it asks for help or a version.
+fn refusal(line: &str) -> Option<(ErrorKind, String)> {
+    // Values that are checked; all other words in capitals are names or files.
+    let line = line.replace(" SHELL", " bash").replace(" COMMAND", " status");
+    let error = Program::Evenkeel.parse::<Cli<Any>>(words(&line)).err()?;
+    let is_help = matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion);
+    (!is_help).then(|| (error.kind(), format!("{line}: {error}")))
+}
+
+/// Where a line of a shell begins to call this program.
+fn calls(line: &str) -> impl Iterator<Item = &str> {
+    let line = line.split("  #").next().unwrap_or_default();
+    let found = line.match_indices("evenkeel ").map(|(at, _)| line.split_at(at));
+    found.filter_map(|(before, call)| {
+        let before = before.strip_suffix("kubectl ").unwrap_or(before);
+        let begins = before.is_empty() || ["; ", "| ", "&& ", "("].iter().any(|end| before.ends_with(end));
+        begins.then_some(call)
+    })
+}
+
+#[test]
+fn every_command_line_in_readme_and_documentation_is_accepted() {
+    // A sentence may name a command without what it needs.
+    let is_short = |kind| {
+        matches!(
+            kind,
+            ErrorKind::MissingRequiredArgument
+                | ErrorKind::MissingSubcommand
+                | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand
+        )
+    };
+    let (mut refused, mut tried) = (Vec::new(), 0);
+    for (page, text) in documents::pages() {
+        let (blocks, _) = documents::blocks(&page, &text);
+        let commands = blocks.iter().flat_map(|block| &block.commands);
+        let lines: Vec<&str> = commands.flat_map(|command| calls(&command.line)).collect();
+        let spans = documents::spans(&text);
+        let spans: Vec<&str> = spans.iter().flat_map(|span| calls(span)).collect();
+        tried += lines.len() + spans.len();
+        let of_lines = lines.into_iter().filter_map(refusal);
+        let of_spans = spans
+            .into_iter()
+            .filter_map(refusal)
+            .filter(|(kind, _)| !is_short(*kind));
+        refused.extend(of_lines.chain(of_spans).map(|(_, why)| format!("{page}: {why}")));
+    }
+    assert_eq!(refused, [""; 0]);
+    assert!(tried > 150, "only {tried} command lines were found");
 }

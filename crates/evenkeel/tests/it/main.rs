@@ -8,6 +8,7 @@
 
 mod command_line;
 mod crash;
+mod documented;
 mod elect;
 mod errors;
 mod helm;
@@ -15,8 +16,10 @@ mod images;
 mod installed;
 mod kubectl;
 mod netns;
+mod newcomer;
 mod packages;
 mod probe;
 mod real;
+mod rights;
 mod support;
 mod vnode;
