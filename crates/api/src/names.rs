@@ -112,6 +112,9 @@ pub mod annotations {
     /// On Evenkeel's Namespace: Evenkeel decides, records and explains, and changes nothing, on any
     /// node. The value says why, for people.
     pub const PAUSE: &str = "evenkeel.io/pause";
+    /// On the Lease by which a replica of the controller shows that it works: its `--mode`, `act` or
+    /// `observe`.
+    pub const MODE: &str = "evenkeel.io/mode";
     /// On a Node: comma-separated `key:effect` of the taints that Evenkeel added and will remove.
     pub const ADDED_TAINTS: &str = "evenkeel.io/added-taints";
     /// On whatever a leader writes: the fencing token `UID/TRANSITIONS` of the term that wrote it last.

@@ -38,7 +38,7 @@ impl Named {
         }
     }
 
-    /// The object by which writes reach the webhook. Controllers make it, so that it has no mark.
+    /// The object by which writes reach the webhook. Of versions whose controllers made it, it has no mark.
     pub(crate) fn webhook() -> Self {
         Self::new(
             "admissionregistration.k8s.io/v1",

@@ -205,7 +205,6 @@ async fn put(
     for named in [
         of_ours("Secret", ROSTER_SECRET.0),
         of_ours("ConfigMap", AGENT_SETTINGS.0),
-        Named::webhook(),
     ] {
         if named
             .get(client)

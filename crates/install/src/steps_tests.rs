@@ -1,5 +1,6 @@
 //! Installation, upgrade and removal on the embedded API server, whose workloads the tests play.
 
+use crate::cluster::Named;
 use crate::error::InstallError;
 use crate::install::{all_parts, install, upgrade};
 use crate::objects::{AGENT, CONTROLLER, INSTALLATION, Options, ROSTER_SECRET, objects};
@@ -10,6 +11,7 @@ use k8s_openapi::api::admissionregistration::v1::MutatingWebhookConfiguration;
 use k8s_openapi::api::apps::v1::{DaemonSet, Deployment};
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace, NamespaceSpec, Node, Pod, Secret, ServiceAccount};
 use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding};
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use serde_json::json;
 use std::time::Duration;
 use tokio_util::sync::CancellationToken;
@@ -315,6 +317,50 @@ async fn an_upgrade_changes_what_it_is_told_and_keeps_the_rest() {
         key,
         "agents still trust it"
     );
+}
+
+#[tokio::test]
+async fn definitions_that_are_older_or_missing_are_brought_up_to_date() {
+    let cluster = Cluster::new();
+    // Of a former version, applied by hand: it knows a field less.
+    let field = "evictAfterSeconds";
+    let definitions = objects(&Options::default());
+    let mut older = definitions
+        .into_iter()
+        .find(|object| object["metadata"]["name"] == "failoverpolicies.evenkeel.io")
+        .unwrap();
+    older["metadata"]["labels"] = json!({});
+    let schema = &mut older["spec"]["versions"][0]["schema"]["openAPIV3Schema"];
+    let fields = schema["properties"]["spec"]["properties"]
+        .as_object_mut()
+        .unwrap();
+    assert!(fields.remove(field).is_some());
+    cluster.create_any(older).await;
+    let api = "evenkeel.io/v1alpha1";
+    let policy = |name: &str| {
+        json!({"apiVersion": api, "kind": "FailoverPolicy", "metadata": {"name": name},
+            "spec": {"autonomySeconds": 5, field: 7}})
+    };
+    let spec = async |name: &str| {
+        let found = Named::new(api, "FailoverPolicy", None, name)
+            .get(&cluster.client)
+            .await;
+        found.unwrap().unwrap()["spec"].clone()
+    };
+    cluster.create_any(policy("before")).await;
+    assert_eq!(spec("before").await, json!({"autonomySeconds": 5}));
+
+    let told = install(&cluster.client, &Options::default(), NO_WAIT, &token()).await;
+    assert!(told.unwrap().contains("is installed"));
+    assert_eq!(spec("before").await, json!({"autonomySeconds": 5}));
+    cluster.create_any(policy("after")).await;
+    assert_eq!(spec("after").await, json!({"autonomySeconds": 5, field: 7}));
+
+    let name = "nodeincidents.evenkeel.io";
+    cluster.delete::<CustomResourceDefinition>(name).await;
+    let told = upgrade(&cluster.client, &SettingArgs::default(), NO_WAIT, &token()).await;
+    assert!(told.is_ok());
+    assert!(cluster.find::<CustomResourceDefinition>(name).await.is_some());
 }
 
 #[tokio::test]

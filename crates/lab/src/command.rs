@@ -62,11 +62,12 @@ pub struct LabArgs {
     #[arg(long, global = true)]
     pub without_agents: bool,
     /// Install Evenkeel as `evenkeel install` does: agents and controllers are pods with the rights of their
-    /// accounts. The lab then has two machines of a control plane for the controllers.
+    /// accounts. The lab then has two machines of a control plane for the controllers. With --join these pods
+    /// run agents and controllers on this machine, and it has to own the addresses of the pods: as root, `ip
+    /// route add local 198.18.0.0/15 dev lo`.
     #[arg(long, global = true, conflicts_with_all = ["without_agents", "address"])]
     pub installed: bool,
-    /// Have everything that --installed needs, and leave the installation to you: `evenkeel install` with the
-    /// lab's kubeconfig.
+    /// Have everything that --installed needs, and leave the installation to you: the lab says how.
     #[arg(long, conflicts_with_all = ["installed", "without_agents", "address"])]
     pub installable: bool,
     /// Third octet of the lab's addresses (127.77.N.x, 127.78.N.x), for several labs on one machine.
@@ -497,7 +498,13 @@ async fn stay(args: &LabArgs, shutdown: CancellationToken) -> Result<Outcome, La
             ..StockTimers::default()
         },
     };
-    let settings = settings(args, shape, args.join.cluster(&shutdown).await?)?;
+    let settings = settings(
+        args,
+        shape,
+        args.join
+            .cluster(args.installed || args.installable, &shutdown)
+            .await?,
+    )?;
     let Some(lab) = start(settings, &console, &shutdown).await? else {
         return Ok(Outcome::Success);
     };
@@ -573,14 +580,26 @@ fn welcome(lab: &Lab, args: &LabArgs) -> String {
     );
     let install = (lab.settings().evenkeel == Presence::Installable).then(|| {
         let kubeconfig = lab.kubeconfig();
-        (
-            format!("evenkeel install --kubeconfig {}", kubeconfig.display()),
-            "which this lab is made for",
-        )
+        // Nodes have the label of their zone where --zones gave them one.
+        let zone = if args.zones.is_none() {
+            " --zone-default shore"
+        } else {
+            ""
+        };
+        let flags = format!(
+            "--kubeconfig {} --mode act --profile edge{zone}",
+            kubeconfig.display()
+        );
+        (format!("evenkeel install {flags}"), "what this lab is made for")
     });
+    let ours = if install.is_some() {
+        ""
+    } else {
+        ",zonehealth,zonereports"
+    };
     let rows = [
         (
-            format!("{kubectl} get nodes,pods,endpointslices,zonehealth,zonereports -A -o wide"),
+            format!("{kubectl} get nodes,pods,endpointslices{ours} -A -o wide"),
             "",
         ),
         (format!("{kubectl} apply -f your-app.yaml"), ""),
@@ -588,10 +607,9 @@ fn welcome(lab: &Lab, args: &LabArgs) -> String {
         (format!("{command} cut {cut}"), "its cloud link"),
         (format!("{command} kill {kill}"), "its power"),
         (format!("{command} heal"), "repair everything"),
-    ]
-    .into_iter()
-    .chain(install)
-    .map(|(command, note)| {
+    ];
+    let rows = install.into_iter().chain(rows);
+    let rows = rows.map(|(command, note)| {
         [
             command,
             if note.is_empty() {

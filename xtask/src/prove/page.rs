@@ -23,7 +23,7 @@ pub(super) fn write(rows: &[(&Row, Vec<Outcome>, Vec<Outcome>)], release: &str) 
     let mut text = format!(
         "# On Kubernetes' own control plane\n\n\
          kube-apiserver, kube-controller-manager, kube-scheduler and etcd of Kubernetes {release} with their own timers, built of their Go\n\
-         modules ([interop/kubernetes](../interop/kubernetes/README.md)); machines, agents and controllers of `evenkeel lab --join`. Containers and\n\
+         modules ([interop/kubernetes](../interop/kubernetes/README.md)); machines, agents and controllers of `evenkeel lab --join KUBECONFIG`. Containers and\n\
          links are the lab's: see [scenarios](scenarios.md). `cargo xtask prove` plays what is missing and writes this page.\n\n\
          {}\n\n\
          | what happens | with Evenkeel | Kubernetes alone | held |\n|---|---|---|---|\n",

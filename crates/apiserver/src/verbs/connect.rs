@@ -341,10 +341,9 @@ impl Connect<'_> {
             .as_str()
             .or_else(|| pod["status"]["podIP"].as_str())
             .unwrap_or_default();
-        self.proxyable_ip(ip)?;
         Ok(Endpoint {
             transport,
-            host: ip.to_owned(),
+            host: self.proxyable_ip(ip)?,
             port,
         })
     }
@@ -388,10 +387,9 @@ impl Connect<'_> {
                 .filter(|endpoint| endpoint["conditions"]["ready"] != false)
                 .find_map(|endpoint| endpoint["addresses"][0].as_str());
             if let (Some(number), Some(ip)) = (number, address) {
-                self.proxyable_ip(ip)?;
                 return Ok(Endpoint {
                     transport: stranger(target.scheme),
-                    host: ip.to_owned(),
+                    host: self.proxyable_ip(ip)?,
                     port: number.to_string(),
                 });
             }
@@ -402,10 +400,11 @@ impl Connect<'_> {
         )))
     }
 
-    fn proxyable_ip(&self, ip: &str) -> ApiResult<()> {
+    /// Where to connect to for the address of a pod.
+    fn proxyable_ip(&self, ip: &str) -> ApiResult<String> {
         let any = self.server.kubelets.options.proxy_to_any_address;
         match ip.parse::<IpAddr>() {
-            Ok(ip) if any || is_proxyable(ip) => Ok(()),
+            Ok(ip) if any || is_proxyable(ip) => Ok(self.server.options.pods.to(ip).to_string()),
             _ => Err(not_allowed()),
         }
     }

@@ -12,7 +12,7 @@ use kube::{
 };
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
-use std::{fs, time::Duration};
+use std::{fs, path::Path, time::Duration};
 
 const NAMESPACE: &str = "evenkeel-system";
 /// Longer than the stand-in for the stock controllers waits for a silent node, and time for what follows.
@@ -82,8 +82,8 @@ async fn controllers(lab: &Lab) -> Vec<String> {
 }
 
 /// Lines of all logs that tell of a refusal for want of rights.
-fn refusals(lab: &Lab) -> Vec<String> {
-    let logs = fs::read_dir(lab.dir().join("logs"))
+pub(crate) fn refusals(lab: &Path) -> Vec<String> {
+    let logs = fs::read_dir(lab.join("logs"))
         .expect("the lab has logs")
         .flatten();
     let texts = logs.filter_map(|log| fs::read_to_string(log.path()).ok());
@@ -209,7 +209,7 @@ async fn what_is_installed_holds_through_faults_and_an_upgrade_and_leaves_nothin
 
     // Nobody needed more rights than were installed, each of them was needed, and it would show if one were
     // missing.
-    assert_eq!(refusals(&lab), [""; 0]);
+    assert_eq!(refusals(&lab.dir()), [""; 0]);
     assert_eq!(rights::differences(&lab.output()), [""; 0]);
     let bindings = ApiResource::from_gvk(&GroupVersionKind::gvk(
         "rbac.authorization.k8s.io",
@@ -220,7 +220,7 @@ async fn what_is_installed_holds_through_faults_and_an_upgrade_and_leaves_nothin
     let removed = bindings.delete("evenkeel-agent", &DeleteParams::default()).await;
     removed.expect("the agents' rights are bound");
     until_within("agents without rights say so", LATE, async || {
-        !refusals(&lab).is_empty()
+        !refusals(&lab.dir()).is_empty()
     })
     .await;
 

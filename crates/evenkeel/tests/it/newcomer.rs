@@ -2,7 +2,7 @@
 //! `evenkeel install`, a node whose link is cut, `evenkeel status` that explains it, an upgrade meanwhile, a
 //! machine without power, `evenkeel uninstall`.
 
-use crate::installed::is_ready;
+use crate::installed::{is_ready, refusals};
 use crate::netns::process::{Process, client};
 use crate::support::evenkeel;
 use evenkeel_lab::switch::ROUTED_PODS;
@@ -105,6 +105,11 @@ async fn path(kubernetes: &Kubernetes) {
         said.contains("2 of 2 controllers run; 5 of 5 agents run") && said.contains("mode observe"),
         "{said}"
     );
+    until("status says that it observes", async || {
+        let said = shell.run(&["status"]).await;
+        said.contains("  observe  ") && !said.contains("  act  ")
+    })
+    .await;
     let said = shell
         .run(&["upgrade", "--mode", "act", "--profile", "edge"])
         .await;
@@ -157,6 +162,8 @@ async fn path(kubernetes: &Kubernetes) {
     assert!(said.contains("Node shore-3: Dead"), "{said}");
     shell.run(&["lab", "heal"]).await;
     shell.all_serve().await;
+
+    assert_eq!(refusals(&shell.lab), [""; 0]);
 
     let said = shell.run(&["uninstall"]).await;
     assert!(said.contains("Evenkeel is removed"), "{said}");

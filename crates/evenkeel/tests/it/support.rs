@@ -147,7 +147,6 @@ impl Lab {
             .unwrap_or_default()
     }
 
-    /// The lab's directory.
     /// Its objects, as tests name them.
     pub(crate) fn objects(&self) -> Cluster {
         Cluster::by(self.client.clone())
@@ -173,6 +172,7 @@ impl Lab {
         self.home.path().join("output")
     }
 
+    /// The lab's directory.
     pub(crate) fn dir(&self) -> PathBuf {
         self.home.path().join("lab")
     }

@@ -260,6 +260,7 @@ async fn control(
         lock_client.clone(),
         &settings.namespace,
         &settings.config.identity,
+        settings.config.mode,
     );
     let controller = lead::Controller::new(client, settings, source, admin);
     let Some(candidacy) = candidacy else {

@@ -3,6 +3,7 @@
 
 use crate::clock::wall;
 use evenkeel_api::names;
+use evenkeel_api::policy::ModePolicy;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
@@ -59,9 +60,9 @@ pub(super) fn lease_name(identity: &str) -> String {
     format!("{}{}", names::REPLICA_LEASE_PREFIX, cleaned.trim_matches('-'))
 }
 
-/// Keeps the Lease of this replica renewed.
+/// Keeps the Lease of this replica renewed, which also tells its mode.
 #[allow(clippy::disallowed_methods, reason = "the shell starts tasks")]
-pub(super) fn announce(client: Client, namespace: &str, identity: &str) -> Present {
+pub(super) fn announce(client: Client, namespace: &str, identity: &str, mode: ModePolicy) -> Present {
     let name = lease_name(identity);
     let identity = identity.to_owned();
     let api: Api<Lease> = Api::namespaced(client, namespace);
@@ -74,7 +75,7 @@ pub(super) fn announce(client: Client, namespace: &str, identity: &str) -> Prese
         every.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         loop {
             every.tick().await;
-            if let Err(error) = renew(&api, &name, &identity, wall()).await {
+            if let Err(error) = renew(&api, &name, (&identity, mode), wall()).await {
                 tracing::warn!(%error, lease = name, "cannot show that this replica works");
             }
         }
@@ -103,9 +104,14 @@ async fn remove(api: &Api<Lease>, name: &str) -> Result<(), kube::Error> {
     }
 }
 
-async fn renew(api: &Api<Lease>, name: &str, identity: &str, now: Timestamp) -> Result<(), kube::Error> {
+async fn renew(
+    api: &Api<Lease>,
+    name: &str,
+    (identity, mode): (&str, ModePolicy),
+    now: Timestamp,
+) -> Result<(), kube::Error> {
     let renewed = format!("{now:.6}");
-    let spec = json!({ "spec": {
+    let spec = json!({ "metadata": { "annotations": { names::annotations::MODE: mode } }, "spec": {
         "holderIdentity": identity,
         "leaseDurationSeconds": 3 * EVERY.as_secs(),
         "renewTime": renewed,
@@ -121,7 +127,7 @@ async fn renew(api: &Api<Lease>, name: &str, identity: &str, now: Timestamp) -> 
     let mut object = spec;
     object["apiVersion"] = json!("coordination.k8s.io/v1");
     object["kind"] = json!("Lease");
-    object["metadata"] = json!({ "name": name });
+    object["metadata"]["name"] = json!(name);
     let lease: Lease = serde_json::from_value(object).map_err(kube::Error::SerdeError)?;
     match api.create(&PostParams::default(), &lease).await {
         Err(kube::Error::Api(status)) if status.code == 409 => Ok(()),

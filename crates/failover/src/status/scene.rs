@@ -87,6 +87,8 @@ struct Scene<'a> {
     found: &'a Found,
     leader: &'a Leader,
     policies: Vec<Policy>,
+    /// What the leader does where no policy says a mode; `None`: it does not tell.
+    default_mode: Option<ModePolicy>,
     /// The newest open incident by UID of the node.
     open: BTreeMap<&'a str, &'a NodeIncident>,
     /// Zone of each member by UID.
@@ -115,10 +117,17 @@ impl<'a> Scene<'a> {
         });
         let member_of = members.collect();
         let policies = found.policies.iter().map(|policy| read::policy(policy).policy);
+        let term = leader.term();
+        let told = found.leases.iter().find(|lease| {
+            let is_replica = name(*lease).starts_with(names::REPLICA_LEASE_PREFIX);
+            is_replica && term.is_some_and(|term| holder(lease) == term.name)
+        });
+        let mode = told.and_then(|lease| lease.annotations().get(names::annotations::MODE));
         Self {
             found,
             leader,
             policies: policies.collect(),
+            default_mode: mode.and_then(|mode| serde_json::from_value(mode.as_str().into()).ok()),
             open,
             member_of,
             rosters,
@@ -163,7 +172,7 @@ impl<'a> Scene<'a> {
             }
             (Some(_), Some(status)) => (status.decision.state.clone(), status.decision.reason.clone()),
         };
-        let observed = effective(&self.policies, labels, Profile::Builtin).0.mode == ModePolicy::Observe
+        let observed = self.mode(labels) == ModePolicy::Observe
             || decision.is_some_and(|decision| decision.observed_only);
         let mode = match (&self.found.pause, observed) {
             (Some(_), _) => Mode::Paused,
@@ -261,11 +270,23 @@ impl<'a> Scene<'a> {
         })
     }
 
+    /// The mode of a node with these labels: a policy's, or else the controller's. Of a controller that does
+    /// not tell, `act` is supposed.
+    fn mode(&self, labels: &BTreeMap<String, String>) -> ModePolicy {
+        let is_said = |policy: &Policy| selects(&policy.spec, labels) && policy.spec.mode.is_some();
+        match self.default_mode {
+            Some(mode) if !self.policies.iter().any(is_said) => mode,
+            _ => effective(&self.policies, labels, Profile::Builtin).0.mode,
+        }
+    }
+
     /// The settings of a node with these labels, and what does not take effect. Which profile the controller
     /// runs with stands in no object: where the profiles differ, both values are told.
     fn settings(&self, labels: &BTreeMap<String, String>) -> (Vec<Setting>, Vec<String>) {
-        let (builtin, overruled) = effective(&self.policies, labels, Profile::Builtin);
-        let edge = effective(&self.policies, labels, Profile::Edge).0;
+        let (mut builtin, overruled) = effective(&self.policies, labels, Profile::Builtin);
+        let mut edge = effective(&self.policies, labels, Profile::Edge).0;
+        builtin.mode = self.mode(labels);
+        edge.mode = builtin.mode;
         let matching: Vec<&Policy> = self
             .policies
             .iter()

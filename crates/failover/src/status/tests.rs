@@ -4,11 +4,13 @@ use super::text::text;
 use super::*;
 use clap::Parser;
 use evenkeel_api::crd::{FailoverPolicy, NodeIncident, ZoneChallenge, ZoneHealth, ZoneReport};
+use evenkeel_api::names;
 use evenkeel_api::zone::{RosterMember, RosterSpec};
 use evenkeel_zone::roster::publish;
 use jiff::Timestamp;
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::Node;
+use kube::ResourceExt as _;
 use rstest::rstest;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
@@ -331,6 +333,20 @@ fn a_policy_or_the_leaders_record_makes_a_node_observed() {
         json!(true),
     );
     let modes: Vec<Mode> = lines(&found).iter().map(|line| line.mode).collect();
+    assert_eq!(modes, [Mode::Act, Mode::Observe, Mode::Act]);
+    // What the leader tells of itself holds where no policy speaks.
+    let mut observing = found.clone();
+    let replicas = observing.leases.iter_mut();
+    for lease in replicas.filter(|lease| lease.name_any().starts_with(names::REPLICA_LEASE_PREFIX)) {
+        lease
+            .annotations_mut()
+            .insert(names::annotations::MODE.to_owned(), "observe".to_owned());
+    }
+    assert!(lines(&observing).iter().all(|line| line.mode == Mode::Observe));
+    observing.policies.push(read(json!({
+        "apiVersion": "evenkeel.io/v1alpha1", "kind": "FailoverPolicy", "metadata": {"name": "act"}, "spec": {"mode": "act"},
+    })));
+    let modes: Vec<Mode> = lines(&observing).iter().map(|line| line.mode).collect();
     assert_eq!(modes, [Mode::Act, Mode::Observe, Mode::Act]);
     found.policies.push(read(json!({
         "apiVersion": "evenkeel.io/v1alpha1", "kind": "FailoverPolicy", "metadata": {"name": "look"},

@@ -18,10 +18,10 @@ pub(crate) enum ConfigurationError {
     Read(#[source] kube::Error),
     /// It is not there, and was not to be made.
     #[error(
-        "MutatingWebhookConfiguration {CONFIGURATION} is missing, and the controller may not make it: `evenkeel \
-         upgrade` does"
+        "MutatingWebhookConfiguration {CONFIGURATION} is missing, and this controller may not create it; apply the \
+         installation again: `evenkeel upgrade`, `kubectl apply -k` or `helm upgrade`"
     )]
-    Missing,
+    Missing(#[source] kube::Error),
     /// It could not be written.
     #[error("cannot write MutatingWebhookConfiguration {CONFIGURATION}")]
     Write(#[source] kube::Error),
@@ -50,7 +50,9 @@ pub(crate) async fn ensure(
             // Another replica was faster; what it wrote may be of another version, so ours is patched over
             // it.
             Err(kube::Error::Api(status)) if status.code == 409 => return patch(&api, &wanted).await,
-            Err(kube::Error::Api(status)) if status.code == 403 => return Err(ConfigurationError::Missing),
+            Err(error @ kube::Error::Api(_)) if is_forbidden(&error) => {
+                return Err(ConfigurationError::Missing(error));
+            }
             Err(error) => return Err(ConfigurationError::Write(error)),
         }
     };
@@ -59,6 +61,10 @@ pub(crate) async fn ensure(
         return Ok(());
     }
     patch(&api, &wanted).await
+}
+
+fn is_forbidden(error: &kube::Error) -> bool {
+    matches!(error, kube::Error::Api(status) if status.code == 403)
 }
 
 async fn patch(api: &Api<MutatingWebhookConfiguration>, wanted: &Value) -> Result<(), ConfigurationError> {

@@ -381,6 +381,9 @@ pub(super) fn zone(facts: &Facts, labels: &BTreeMap<String, String>) -> Option<S
     names::zone_of(labels, named.or(edge))
 }
 
+/// So many writes pass the webhook by while controllers start.
+const USUAL: u64 = 100;
+
 fn webhook(facts: &Facts, found: &mut Found) {
     if facts.options.is_none() {
         return;
@@ -393,8 +396,8 @@ fn webhook(facts: &Facts, found: &mut Found) {
         found.error(
             "webhook",
             "the webhook is not registered: pods of nodes that are cut off lose their endpoints",
-            "see the log of the controller, which registers it; `evenkeel upgrade` makes MutatingWebhookConfiguration evenkeel if that is \
-             missing",
+            "see the log of the controller, which writes it into MutatingWebhookConfiguration evenkeel; if that is missing, apply the \
+             installation again (`evenkeel upgrade`, `kubectl apply -k` or `helm upgrade`)",
         );
     }
     match &facts.reach {
@@ -407,15 +410,17 @@ fn webhook(facts: &Facts, found: &mut Found) {
         ),
     }
     if let Some(count) = facts.fail_open.filter(|count| *count > 0) {
-        // A few are usual: the first controller registers the webhook before its Service knows of a pod.
-        found.note(
-            "webhook",
-            format!(
-                "the API server has gone on without the webhook's answer {count} times since it started; a few are usual at \
-                 an installation"
-            ),
-            "look again later: where the number grows, the webhook is too slow or not reached",
-        );
+        // The first controller registers the webhook before its Service knows of a pod, and the writes of those
+        // seconds pass without it.
+        let problem =
+            format!("the API server has gone on without the webhook's answer {count} times since it started");
+        if count > USUAL {
+            let fix = "the webhook is too slow or not reached, or was for a time: see EvenkeelWebhookMissed in docs/operate.md";
+            found.warning("webhook", problem, fix);
+        } else {
+            let fix = "nothing, as long as the number does not grow: a few are usual when controllers start";
+            found.note("webhook", problem, fix);
+        }
     }
 }
 

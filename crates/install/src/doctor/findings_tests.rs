@@ -121,6 +121,7 @@ fn nothing_is_said_of_an_installation_that_is_well() {
 #[case(|f: &mut Facts| f.webhook = Some(json!({})), Severity::Error, "webhook", "not registered")]
 #[case(|f: &mut Facts| f.reach = Reach::Fails("timeout".to_owned()), Severity::Error, "webhook", "timeout")]
 #[case(|f: &mut Facts| f.fail_open = Some(3), Severity::Note, "webhook", "3 times")]
+#[case(|f: &mut Facts| f.fail_open = Some(101), Severity::Warning, "webhook", "101 times")]
 #[case(|f: &mut Facts| drop(f.agents.remove(1)), Severity::Warning, "agents", "registered on shore-2")]
 #[case(|f: &mut Facts| f.agents[0]["spec"]["checkProblem"] = json!("icmp"), Severity::Warning, "agents", "checks: shore-1")]
 #[case(|f: &mut Facts| f.agents[0]["spec"]["kubelet"] = Value::Null, Severity::Warning, "agents", "the kubelet of shore-1")]

@@ -33,19 +33,23 @@ pub struct JoinArgs {
 
 impl JoinArgs {
     /// The control plane that the flags name, once somebody has said that it is the right one; `None` without
-    /// flags, or once `shutdown` is cancelled.
-    pub async fn cluster(&self, shutdown: &CancellationToken) -> Result<Option<Joinable>, JoinError> {
+    /// flags, or once `shutdown` is cancelled. `in_pods`: Evenkeel is to run in pods.
+    pub async fn cluster(
+        &self,
+        in_pods: bool,
+        shutdown: &CancellationToken,
+    ) -> Result<Option<Joinable>, JoinError> {
         let Some(kubeconfig) = &self.join else {
             return Ok(None);
         };
         let control = self.control_plane.clone().map(Control);
-        let joinable = Cluster::reach(kubeconfig, control, self.address).await?;
-        self.confirm(
-            &joinable.cluster,
-            "makes nodes, workloads and an installation of Evenkeel",
-            shutdown,
-        )
-        .await?;
+        let joinable = Cluster::reach(kubeconfig, control, self.address, in_pods).await?;
+        let deed = if in_pods {
+            "makes nodes and workloads, runs agents and controllers of Evenkeel on this machine as pods say that are made"
+        } else {
+            "makes nodes, workloads and an installation of Evenkeel"
+        };
+        self.confirm(&joinable.cluster, deed, shutdown).await?;
         Ok(Some(joinable))
     }
 

@@ -6,13 +6,14 @@ use k8s_openapi::Resource as _;
 use k8s_openapi::api::{
     admissionregistration::v1::MutatingWebhookConfiguration,
     coordination::v1::Lease,
-    core::v1::{Node, Pod},
+    core::v1::{Namespace, Node, Pod},
 };
 use kube::{
     Api, Discovery, ResourceExt,
-    api::{DeleteParams, DynamicObject, ListParams, PropagationPolicy},
+    api::{DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PropagationPolicy},
     discovery::{ApiGroup, Scope, verbs},
 };
+use serde_json::json;
 use std::{collections::BTreeSet, time::Duration};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -32,7 +33,9 @@ pub enum CleanError {
         source: Box<kube::Error>,
     },
     /// Evenkeel, which a lab had installed.
-    #[error("cannot uninstall Evenkeel from the control plane: {0}")]
+    #[error(
+        "cannot uninstall Evenkeel from the control plane: {0}; `evenkeel lab clean --join KUBECONFIG` tries again"
+    )]
     Uninstall(#[source] Box<evenkeel_install::InstallError>),
     #[error(
         "still there after {} s: {left}; `evenkeel lab clean --join KUBECONFIG` tries again",
@@ -63,7 +66,7 @@ impl Cluster {
     /// there are none. No process of that lab may run any more. Says what it deleted, by kind and name.
     pub async fn clean(&self) -> Result<Vec<String>, CleanError> {
         let mut deleted = BTreeSet::new();
-        deleted.extend(self.uninstall().await?);
+        deleted.extend(self.uninstall(false).await?);
         self.delete_webhook(&mut deleted).await?;
         let discovery = Discovery::new(self.client.clone()).run_aggregated().await;
         let discovery = discovery.map_err(api("list the kinds of objects"))?;
@@ -81,29 +84,38 @@ impl Cluster {
         }
     }
 
-    /// Uninstalls Evenkeel where a lab has installed it, and says what was removed.
-    pub async fn uninstall(&self) -> Result<Option<String>, CleanError> {
+    /// Uninstalls Evenkeel where a lab has installed it, and says what was removed. Pods on machines that do
+    /// not run any more are ended in the kubelets' stead.
+    pub async fn uninstall(&self, machines_run: bool) -> Result<Option<String>, CleanError> {
         let installation = self.installation().await.map_err(api("read namespaces"))?;
-        let namespace = match installation {
-            Some((namespace, true)) => namespace,
-            Some((namespace, false)) => {
-                tracing::warn!(
-                    namespace,
-                    "Evenkeel stays installed on the control plane, since no lab has installed it: `evenkeel uninstall` \
-                     removes it"
-                );
-                return Ok(None);
-            }
-            None => return Ok(None),
-        };
+        if !installation {
+            return Ok(None);
+        }
         let never = CancellationToken::new();
-        let uninstalled = evenkeel_install::uninstall(&self.client, &namespace, GONE_WITHIN, &never).await;
+        let uninstalling = evenkeel_install::uninstall(&self.client, names::NAMESPACE, GONE_WITHIN, &never);
+        let ending = async {
+            loop {
+                self.end_pods().await?;
+                tokio::time::sleep(POLL).await;
+            }
+        };
+        let uninstalled = tokio::select! {
+            uninstalled = uninstalling => uninstalled,
+            ended = ending, if !machines_run => return ended,
+        };
         uninstalled.map_err(|error| CleanError::Uninstall(Box::new(error)))?;
-        Ok(Some(format!("installation of Evenkeel in namespace {namespace}")))
+        // It stays where it holds what is somebody else's, and is theirs then.
+        let namespaces: Api<Namespace> = Api::all(self.client.clone());
+        let mark = Patch::Merge(json!({"metadata": {"labels": {LABEL.0: null}}}));
+        let left = namespaces
+            .patch(names::NAMESPACE, &PatchParams::default(), &mark)
+            .await;
+        gone(left).map_err(api("give back the namespace"))?;
+        Ok(Some("installation of Evenkeel".to_owned()))
     }
 
-    /// The controller makes it without a label: it is the lab's where the installation is. It goes first,
-    /// since nobody answers it any more.
+    /// It goes first, since nobody answers it any more. A controller that lacks it makes it without a label: it
+    /// is the lab's where the installation is.
     async fn delete_webhook(&self, deleted: &mut BTreeSet<String>) -> Result<(), CleanError> {
         if !self.has_installed().await.map_err(api("read namespaces"))? {
             return Ok(());

@@ -90,6 +90,12 @@ pub enum JoinError {
         url: String,
         address: IpAddr,
     },
+    /// Pods are reached on the loopback of one machine alone.
+    #[error(
+        "context `{context}`: {url} is not on this machine's loopback, and elsewhere no API server reaches the pods of \
+         --installed and --installable; join one that is, or leave the flag out"
+    )]
+    Far { context: String, url: String },
     /// Nothing can listen there.
     #[error("--address {address}: {reason}; name an address of this machine")]
     NotHere { address: IpAddr, reason: String },
@@ -164,16 +170,19 @@ impl std::fmt::Debug for Cluster {
 
 impl Cluster {
     /// The control plane of a kubeconfig's current context, if it is one that the lab may join. It reaches
-    /// the lab at `address`, or on the loopback of this machine. Only reads there.
+    /// the lab at `address`, or on the loopback of this machine, and has to where Evenkeel is to run in pods.
+    /// Only reads there.
     pub async fn reach(
         kubeconfig: &Path,
         control: Option<Control>,
         address: Option<IpAddr>,
+        in_pods: bool,
     ) -> Result<Joinable, JoinError> {
         let cluster = Self::find(kubeconfig, control).await?;
         let near = local(&cluster.host, cluster.port);
         let (context, url) = (cluster.context.clone(), cluster.url.clone());
         match address {
+            None if near.is_none() && in_pods => return Err(JoinError::Far { context, url }),
             None if near.is_none() => return Err(JoinError::Elsewhere { context, url }),
             None => {}
             Some(address) => {
@@ -254,14 +263,11 @@ impl Cluster {
         Ok(found.is_some_and(|namespace| is_ours(&namespace)))
     }
 
-    /// The namespace in which Evenkeel is installed as `evenkeel install` does it, and whether a lab did.
-    async fn installation(&self) -> kube::Result<Option<(String, bool)>> {
+    /// Whether a lab has installed Evenkeel there as `evenkeel install` does it.
+    async fn installation(&self) -> kube::Result<bool> {
         let namespaces: Api<Namespace> = Api::all(self.client.clone());
-        let found = namespaces
-            .list(&ListParams::default().labels(INSTALLATION))
-            .await?;
-        let first = found.items.first();
-        Ok(first.map(|namespace| (namespace.name_any(), is_ours(namespace))))
+        let found = namespaces.get_opt(names::NAMESPACE).await?;
+        Ok(found.is_some_and(|namespace| is_ours(&namespace) && is_installed(&namespace)))
     }
 
     /// Whether it is one that the lab may use; its version.
@@ -275,8 +281,7 @@ impl Cluster {
                 found: version.git_version,
             });
         }
-        let installation = self.installation().await.map_err(refused)?;
-        let installed = installation.is_some_and(|(_, is_ours)| is_ours);
+        let installed = self.installation().await.map_err(refused)?;
         let nodes: Api<Node> = Api::all(self.client.clone());
         let nodes = nodes
             .list_metadata(&ListParams::default())
@@ -293,9 +298,8 @@ impl Cluster {
             .list_metadata(&ListParams::default())
             .await
             .map_err(refused)?;
-        let of_installation =
-            |pod: &&PartialObjectMeta<Pod>| installed && pod.namespace().as_deref() == Some(names::NAMESPACE);
-        if let Some(names) = foreign(pods.iter().filter(|pod| !of_installation(pod))) {
+        let foreign_pods = pods.iter().filter(|pod| !(installed && is_installed(*pod)));
+        if let Some(names) = foreign(foreign_pods) {
             return Err(JoinError::ForeignPods {
                 context: context(),
                 names,
@@ -316,9 +320,7 @@ impl Cluster {
             WITHOUT_INSTALLING.map(|(text, origin)| manifests::parse(text, origin).unwrap_or_default());
         for object in objects.into_iter().flatten() {
             let found = manifests::get(&self.client, &object).await.map_err(refused)?;
-            let is_ours = |found: &DynamicObject| {
-                is_ours(found) || installed && found.labels().contains_key(INSTALLATION)
-            };
+            let is_ours = |found: &DynamicObject| is_ours(found) || installed && is_installed(found);
             if found.is_some_and(|found| !is_ours(&found)) {
                 let object = manifests::described(&object);
                 return Err(JoinError::Installed {
@@ -423,6 +425,12 @@ pub fn is_ours(object: &impl kube::Resource) -> bool {
         .labels
         .as_ref()
         .is_some_and(|labels| labels.get(LABEL.0).is_some_and(|value| value == LABEL.1))
+}
+
+/// Whether it is of an installation in the namespace that labs install Evenkeel in.
+fn is_installed(object: &impl kube::Resource) -> bool {
+    let labels = object.meta().labels.as_ref();
+    labels.is_some_and(|labels| labels.get(INSTALLATION).is_some_and(|of| of == names::NAMESPACE))
 }
 
 /// Some vendors write a `+` behind the minor version.

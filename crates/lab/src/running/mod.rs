@@ -27,7 +27,7 @@ use crate::{
 };
 use evenkeel_api::names::{CONTROL_PLANE_LABEL, DEFAULT_ZONE, NAMESPACE};
 use evenkeel_apiserver::{ApiServer, Options, PodRoutes, kubelet::KubeletOptions};
-use evenkeel_install::objects::{CRDS, POLICIES, RBAC};
+use evenkeel_install::objects::{CRDS, INSTALLATION, POLICIES, RBAC};
 use evenkeel_net::pki::ServerNames;
 use kube::{Client, api::DynamicObject};
 use node::LabNode;
@@ -61,6 +61,8 @@ const KUBE_SYSTEM: &str = "kube-system";
 pub const CONTROL_PLANE: &str = "control-plane";
 /// Number of these machines: one for each replica of the controller.
 const CONTROL_PLANE_MACHINES: u8 = 2;
+/// An address of [`crate::switch::ROUTED_PODS`].
+const ROUTED_PROBE: Ipv4Addr = Ipv4Addr::new(198, 18, 0, 1);
 /// Time for an installation to be ready.
 const INSTALLED_WITHIN: Duration = Duration::from_secs(120);
 
@@ -201,7 +203,7 @@ impl Lab {
             ..Plan::new(nodes, settings.subnet)
         };
         if plan.routed_pods {
-            let address = plan.pods(1).into();
+            let address = ROUTED_PROBE.into();
             std::net::TcpListener::bind((address, 0))
                 .map_err(|source| SetupError::Pods { address, source })?;
         }
@@ -217,6 +219,7 @@ impl Lab {
         };
         let switch = Switch::start(plan, address, settings.seed, shutdown.clone()).await?;
         if let Some(cluster) = plane.joined() {
+            progress("looking for what an earlier lab has left there, and removing it");
             let removed = Box::pin(cluster.clean()).await?;
             if !removed.is_empty() {
                 progress(&format!("removed {} objects of an earlier lab", removed.len()));
@@ -336,7 +339,9 @@ impl Lab {
     async fn install_evenkeel(&self) -> Result<(), SetupError> {
         if self.plane.joined().is_some() {
             // By its label the namespace, and so the installation, is known as the lab's.
-            let namespace = format!("apiVersion: v1\nkind: Namespace\nmetadata: {{name: {NAMESPACE}}}\n");
+            let namespace = format!(
+                "apiVersion: v1\nkind: Namespace\nmetadata: {{name: {NAMESPACE}, labels: {{{INSTALLATION}: {NAMESPACE}}}}}\n"
+            );
             self.apply(&namespace, "the namespace of the installation")
                 .await?;
         }
@@ -432,7 +437,7 @@ impl Lab {
             self.end_outage().await
         };
         let uninstalled = match self.plane.joined() {
-            Some(cluster) if outage.is_ok() => Box::pin(cluster.uninstall()).await.map(drop),
+            Some(cluster) if outage.is_ok() => Box::pin(cluster.uninstall(true)).await.map(drop),
             _ => Ok(()),
         };
         self.children.cancel();
@@ -451,11 +456,10 @@ impl Lab {
         self.switch.stopped().await;
         self.directory.clean()?;
         outage.map_err(SetupError::Outage)?;
-        uninstalled?;
         if let Some(cluster) = self.plane.joined() {
             Box::pin(cluster.clean()).await?;
         }
-        Ok(())
+        Ok(uninstalled?)
     }
 
     /// Does what a fault asks for, and says what was done; the error says what is wrong with it.

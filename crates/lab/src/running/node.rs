@@ -78,7 +78,7 @@ impl LabNode {
         let kubeconfig = folder.join("kubelet.kubeconfig");
         let account = (lab.namespace_of_kubelets(), service_accounts::VNODE);
         lab.write_kubeconfig(&kubeconfig, &link, account, None).await?;
-        let pods = format!("{}/24", plan.pods(index)).parse();
+        let pods = plan.pods(index).parse();
         let pods = pods.map_err(|reason| SetupError::Kubelet {
             node: name.clone(),
             reason,

@@ -29,8 +29,8 @@ const KUBELET_PORT: u16 = 10_250;
 const PORTS_OF_A_LAB: u16 = 64;
 
 /// Where the pods of all labs of a machine are that have joined Kubernetes' own API server with Evenkeel
-/// installed.
-pub const ROUTED_PODS: &str = "10.128.0.0/10";
+/// installed: addresses for benchmarks of networks (RFC 2544), which no network of an organisation uses.
+pub const ROUTED_PODS: &str = "198.18.0.0/15";
 
 /// Who has which address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -104,13 +104,15 @@ impl Plan {
         (self.outer(node), self.cloud_port).into()
     }
 
-    /// The first address of the range of a node's pods, which has 24 bits in common. Where pods are routed,
-    /// each lab of the machine has ranges of its own in [`ROUTED_PODS`]: 64 nodes are more than a lab has.
-    pub fn pods(&self, node: u8) -> Ipv4Addr {
-        if self.routed_pods {
-            return Ipv4Addr::new(10, 128 + (self.subnet >> 2), ((self.subnet & 3) << 6) + node, 0);
+    /// The range of the addresses of a node's pods. Where pods are routed, a node has 64 of [`ROUTED_PODS`],
+    /// and a lab 64 times these; so the addresses of labs differ whose subnets differ by less than 32.
+    pub fn pods(&self, node: u8) -> String {
+        if !self.routed_pods {
+            return format!("10.244.{node}.0/24");
         }
-        Ipv4Addr::new(10, 244, node, 0)
+        let number = u32::from(self.subnet % 32) << 12 | u32::from(node % 64) << 6;
+        let first = u32::from(Ipv4Addr::new(198, 18, 0, 0)) + number;
+        format!("{}/26", Ipv4Addr::from(first))
     }
 
     /// Where a pod of this address is in truth, if it is a process: nobody may bind the addresses of pods
@@ -245,5 +247,34 @@ impl Switch {
     /// Waits until every task has ended, after the shutdown token was cancelled.
     pub async fn stopped(&self) {
         self.tasks.wait().await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rstest::rstest;
+
+    #[rstest]
+    #[case::the_first(0, 1, "198.18.0.64/26")]
+    #[case::the_last_node(0, 63, "198.18.15.192/26")]
+    #[case::the_next_lab(1, 1, "198.18.16.64/26")]
+    #[case::the_last_lab(31, 52, "198.19.253.0/26")]
+    #[case::as_32_before_it(32, 1, "198.18.0.64/26")]
+    fn routed_pods_have_addresses_that_no_other_node_has(
+        #[case] subnet: u8,
+        #[case] node: u8,
+        #[case] range: &str,
+    ) {
+        let own = Plan::new(63, subnet);
+        assert_eq!(own.pods(node), format!("10.244.{node}.0/24"));
+        let routed = Plan {
+            routed_pods: true,
+            ..own
+        };
+        assert_eq!(routed.pods(node), range);
+        let address: IpAddr = "10.244.1.7".parse().expect("an address");
+        assert_eq!(routed.pod(address), address, "pods are where they are said to be");
+        assert_ne!(own.pod(address), address);
     }
 }

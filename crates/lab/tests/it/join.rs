@@ -19,7 +19,7 @@ async fn server() -> (ServedApi, Objects) {
 }
 
 async fn reach(served: &ServedApi) -> Result<Joinable, JoinError> {
-    Cluster::reach(&served.direct("joined"), None, None).await
+    Cluster::reach(&served.direct("joined"), None, None, false).await
 }
 
 /// As `lab clean` does, whatever else is there.
@@ -153,7 +153,7 @@ async fn a_server_elsewhere_is_refused_before_anybody_is_asked(
     let text = std::fs::read_to_string(served.direct("x")).unwrap();
     std::fs::write(&file, text.replace(&served.url(), "https://192.0.2.2:6443")).unwrap();
     let address = address.map(|address| address.parse().unwrap());
-    let error = Cluster::reach(&file, None, address)
+    let error = Cluster::reach(&file, None, address, false)
         .await
         .unwrap_err()
         .to_string();
@@ -167,7 +167,7 @@ async fn a_server_elsewhere_is_refused_before_anybody_is_asked(
 async fn a_server_on_loopback_may_be_told_another_address() {
     let (served, _objects) = server().await;
     let address = "127.0.0.9".parse().ok();
-    let joined = Cluster::reach(&served.direct("joined"), None, address)
+    let joined = Cluster::reach(&served.direct("joined"), None, address, false)
         .await
         .unwrap();
     assert_eq!((joined.api, joined.address), (served.address(), address));

@@ -4,8 +4,9 @@
 //! container would have of its own is put into its command line and its variables instead: paths below a
 //! mount become paths of the volume's directory, and "all addresses" become the address of the pod.
 
+use evenkeel_install::objects::INSTALLATION;
 use evenkeel_net::shutdown::PARENT_STDIN;
-use k8s_openapi::api::core::v1::Container;
+use k8s_openapi::api::core::v1::{Container, Pod};
 use std::{
     ffi::OsString,
     net::{IpAddr, SocketAddr},
@@ -52,6 +53,21 @@ impl Image {
             )),
         }
     }
+}
+
+/// Whether a container is of an installation of Evenkeel: its pod has the mark of one in its own namespace, and
+/// it is an agent or a controller. Other commands of the same program start what they are told to.
+pub fn is_installed(image: Image, pod: &Pod, container: &Container) -> bool {
+    let namespace = pod.metadata.namespace.as_ref();
+    let mark = pod
+        .metadata
+        .labels
+        .as_ref()
+        .and_then(|labels| labels.get(INSTALLATION));
+    let words = || container.command.iter().chain(&container.args).flatten();
+    let word = words().find(|word| *word != "/evenkeel");
+    let is_controller = word.is_some_and(|word| word == "controller");
+    mark.is_some() && mark == namespace && (image == Image::Agent || is_controller)
 }
 
 /// The binaries behind the images.
@@ -213,6 +229,31 @@ mod tests {
         let mut words = vec![made.program.display().to_string()];
         words.extend(made.args.iter().map(|word| word.to_str().unwrap().to_owned()));
         Ok(words)
+    }
+
+    #[rstest]
+    #[case::agent(Image::Agent, "harbour", json!({"args": ["--config=x"]}), true)]
+    #[case::controller(Image::Evenkeel, "harbour", json!({"command": ["/evenkeel", "controller"]}), true)]
+    #[case::controller_by_arguments(Image::Evenkeel, "harbour", json!({"args": ["controller", "--mode=act"]}), true)]
+    #[case::any_command(Image::Evenkeel, "harbour", json!({"args": ["elect", "--", "sh", "controller"]}), false)]
+    #[case::nothing(Image::Evenkeel, "harbour", json!({}), false)]
+    #[case::of_another_namespace(Image::Agent, "elsewhere", json!({}), false)]
+    fn installations_run_agents_and_controllers(
+        #[case] image: Image,
+        #[case] mark: &str,
+        #[case] container: Value,
+        #[case] installed: bool,
+    ) {
+        let metadata = json!({"namespace": "harbour", "labels": {INSTALLATION: mark}});
+        let pod: Pod = serde_json::from_value(json!({"metadata": metadata})).unwrap();
+        let mut container = container;
+        container["name"] = "x".into();
+        let container = serde_json::from_value(container).unwrap();
+        assert_eq!(is_installed(image, &pod, &container), installed);
+        assert!(
+            !is_installed(image, &Pod::default(), &container),
+            "without any mark"
+        );
     }
 
     #[rstest]

@@ -173,6 +173,12 @@ impl Native {
     async fn run(&self, image: Image, request: &StartRequest) -> Result<Started, Fault> {
         let (ground, container) = (&self.ground, &request.container);
         let (id, pod) = (&request.pod.id, &request.pod.pod);
+        // Whoever writes pods on a control plane elsewhere starts nothing else here.
+        if ground.plan.routed_pods && !line::is_installed(image, pod, container) {
+            let why = "on a control plane that the lab has joined it runs the agents and controllers of an installation of Evenkeel \
+                       alone, as `evenkeel install` makes them";
+            return Err(Fault::new(FaultKind::Never, "StartError", why));
+        }
         let (folder, machine) = (ground.pod(id), ground.machine());
         let place = Place {
             pod: &folder,
