@@ -1,5 +1,5 @@
-//! `check-docs`: `docs/events.md` has every reason of an Event, and every warning and error that agent,
-//! controller and `evenkeel elect` log, and none that is gone.
+//! `check-docs`: `docs/events.md` has every reason of an Event, and every warning and error that agents,
+//! controllers, virtual nodes, `evenkeel elect` and `evenkeel probe run` log, and none that is gone.
 
 use crate::markdown::{self, Row, code_spans};
 use crate::size::{is_test_only, product_sources};
@@ -15,7 +15,7 @@ const PAGE: &str = "docs/events.md";
 const OTHER_REASONS: [(&str, &str); 1] = [("crates/election/src/lock/announcer.rs", "REASON")];
 /// The sections with log lines, the crates whose warnings and errors must stand there, and those whose texts
 /// may: a shell logs what its core says.
-const LOGS: [(&str, &[&str], &[&str]); 5] = [
+const LOGS: [(&str, &[&str], &[&str]); 8] = [
     ("Log lines of the agent", &["agent"], &["zone"]),
     (
         "Log lines of the controller",
@@ -25,6 +25,13 @@ const LOGS: [(&str, &[&str], &[&str]); 5] = [
     ("Log lines of every process", &["net", "settings"], &[]),
     ("Log lines of every elector", &["election"], &[]),
     ("Log lines of evenkeel elect", &["elect"], &[]),
+    ("Log lines of probes", &["probe", "probe-handlers"], &[]),
+    (
+        "Log lines of virtual nodes",
+        &["vnode", "kubelet-api", "vnode-simulated"],
+        &[],
+    ),
+    ("Log lines of Koupleless", &["koupleless", "arklet"], &[]),
 ];
 /// What an Event's type may be; a row is one of the incident alone.
 const TYPES: [&str; 3] = ["Normal", "Warning", "row"];

@@ -30,24 +30,17 @@ impl Events {
         let writing = async move {
             while let Some((event, about)) = waiting.recv().await {
                 let published = tokio::time::timeout(DEADLINE, recorder.publish(&event, &about)).await;
-                match published {
-                    Ok(Ok(())) => {}
-                    Ok(Err(error)) => {
-                        tracing::warn!(
-                            reason = event.reason,
-                            object = about.name,
-                            error = causes(&error),
-                            "event cannot be written"
-                        );
-                    }
-                    Err(_elapsed) => {
-                        tracing::warn!(
-                            reason = event.reason,
-                            object = about.name,
-                            "event not written in time"
-                        );
-                    }
-                }
+                let error = match published {
+                    Ok(Ok(())) => continue,
+                    Ok(Err(error)) => causes(&error),
+                    Err(_elapsed) => format!("no answer within {DEADLINE:?}"),
+                };
+                tracing::warn!(
+                    reason = event.reason,
+                    object = about.name,
+                    error,
+                    "cannot write an Event"
+                );
             }
         };
         tokio::spawn(stop.run_until_cancelled_owned(writing));
@@ -76,7 +69,7 @@ impl Events {
             secondary: None,
         };
         if self.queue.try_send((event, about)).is_err() {
-            tracing::warn!(reason, "too many events wait, one is not written");
+            tracing::warn!(reason, "too many Events wait to be written, one is dropped");
         }
     }
 }

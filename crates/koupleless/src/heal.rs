@@ -202,16 +202,15 @@ impl Keeper {
             };
             let found =
                 tokio::time::timeout(DEADLINE, node::is_tainted(&self.shared.client, &self.node)).await;
-            match found {
+            let error = match found {
                 Ok(Ok(Some(tainted))) => return tainted,
                 // It is about to be registered.
-                Ok(Ok(None)) => {}
-                Ok(Err(error)) => {
-                    tracing::warn!(node = %self.node, error = causes(&error), "cannot see whether the node is tainted, trying again");
-                }
-                Err(_elapsed) => {
-                    tracing::warn!(node = %self.node, "cannot see in time whether the node is tainted, trying again");
-                }
+                Ok(Ok(None)) => None,
+                Ok(Err(error)) => Some(causes(&error)),
+                Err(_elapsed) => Some(format!("no answer within {DEADLINE:?}")),
+            };
+            if let Some(error) = error {
+                tracing::warn!(node = %self.node, error, "cannot see whether the node is tainted, trying again");
             }
             drop(permit);
             tokio::time::sleep(INSPECT_AGAIN).await;

@@ -322,7 +322,7 @@ async fn evict(provider: Koupleless, discovery: Discovery, node: Arc<str>) {
             Ok(None) => {}
             Ok(Some(pods)) => discovery.pods(&node, pods),
             Err(fault) => {
-                tracing::warn!(%node, reason = fault.reason, "{}, trying again", fault.message);
+                tracing::warn!(%node, reason = fault.reason, error = fault.message, "cannot evict the pods of a lost base, trying again");
             }
         }
         tokio::time::sleep(pause).await;
@@ -337,15 +337,15 @@ async fn keep_peers(
     identity: String,
     stop: CancellationToken,
 ) {
+    let not_kept = |error: &(dyn std::error::Error + 'static)| {
+        tracing::error!(
+            error = evenkeel_net::log::causes(error),
+            "replicas of peer Deployments are not kept"
+        );
+    };
     let lock = match access.client("koupleless-peers") {
         Ok(lock) => lock,
-        Err(error) => {
-            tracing::error!(
-                error = evenkeel_net::log::causes(&error),
-                "replicas of peer Deployments are not kept"
-            );
-            return;
-        }
+        Err(error) => return not_kept(&error),
     };
     let options = peer::Options {
         env,
@@ -355,10 +355,7 @@ async fn keep_peers(
         election: evenkeel_election::Config::new(&identity),
     };
     if let Err(error) = peer::run(client, lock, options, stop).await {
-        tracing::error!(
-            error = evenkeel_net::log::causes(&error),
-            "replicas of peer Deployments are not kept any more"
-        );
+        not_kept(&error);
     }
 }
 

@@ -295,13 +295,7 @@ impl Auth {
             }),
             ..SubjectAccessReviewSpec::default()
         };
-        let key = match serde_json::to_vec(&spec) {
-            Ok(question) => Sha256::digest(question).into(),
-            Err(error) => {
-                tracing::error!(%error, "cannot write down a SubjectAccessReview");
-                return Err(Silent);
-            }
-        };
+        let key = Sha256::digest(json("SubjectAccessReview", &spec)?).into();
         let ask = || async {
             let answer = self.access(spec).await;
             let memory = &self.shared.memory;
@@ -333,10 +327,7 @@ impl Auth {
             + serde::Serialize
             + serde::de::DeserializeOwned,
     {
-        let Ok(body) = serde_json::to_vec(review) else {
-            tracing::error!("cannot write down a {what}");
-            return Err(Silent);
-        };
+        let body = json(what, review)?;
         let request = Requests::new(K::url_path(&(), None)).create(&PostParams::default(), body);
         let request = request.map_err(|error| {
             tracing::error!(error = causes(&error), "cannot ask for a {what}");
@@ -363,6 +354,14 @@ impl Auth {
             }
         }
     }
+}
+
+/// What is wrong is not said: it may quote what was asked.
+fn json(what: &str, asked: &impl serde::Serialize) -> Result<Vec<u8>, Silent> {
+    serde_json::to_vec(asked).map_err(|_| {
+        tracing::error!("cannot write a {what} as JSON");
+        Silent
+    })
 }
 
 impl std::fmt::Debug for Auth {

@@ -53,7 +53,7 @@ pub(super) async fn guarded<T>(
     match node.term.run(caught).await {
         Some(Ok(answer)) => answer,
         Some(Err(_)) => {
-            tracing::error!(node = %node.name, what, "a provider panicked");
+            tracing::error!(call = what, node = %node.name, "the provider has panicked");
             let message = format!("{what}: the provider panicked");
             Err(Fault::new(FaultKind::Never, "ProviderPanicked", message))
         }

@@ -90,9 +90,9 @@ impl EventSink for LogSink {
             message,
         } = &event;
         if *warning {
-            tracing::warn!(%namespace, pod = %name, %container, reason, event = %message, "probe");
+            tracing::warn!(%namespace, pod = %name, %container, reason, event = %message, "an event of a probe");
         } else {
-            tracing::info!(%namespace, pod = %name, %container, reason, event = %message, "probe");
+            tracing::info!(%namespace, pod = %name, %container, reason, event = %message, "an event of a probe");
         }
     }
 }

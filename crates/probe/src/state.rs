@@ -70,7 +70,7 @@ impl StateFile {
             Ok(bytes) => bytes,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Snapshot::default(),
             Err(error) => {
-                tracing::warn!(%path, %error, "cannot read the prober's state, starting afresh");
+                tracing::warn!(%path, %error, "cannot read the prober's state: every probe starts afresh");
                 return Snapshot::default();
             }
         };
@@ -80,11 +80,11 @@ impl StateFile {
             match std::fs::rename(&self.path, &aside) {
                 Ok(()) => tracing::warn!(
                     %path, %error, aside = %aside.display(),
-                    "this is no state of a prober, put aside, starting afresh",
+                    "the file holds no state of a prober: it is put aside, and every probe starts afresh",
                 ),
                 Err(rename) => tracing::warn!(
                     %path, %error, %rename,
-                    "this is no state of a prober, and cannot be put aside; starting afresh, it will be overwritten",
+                    "the file holds no state of a prober and cannot be put aside: it will be overwritten, and every probe starts afresh",
                 ),
             }
             Snapshot::default()

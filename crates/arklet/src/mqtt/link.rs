@@ -174,7 +174,7 @@ impl MqttLink {
                 port,
                 reason = why,
                 ?pause,
-                "no connection to the MQTT broker"
+                "no connection to the MQTT broker, trying again"
             );
             tokio::select! {
                 () = shutdown.cancelled() => return,
@@ -185,7 +185,7 @@ impl MqttLink {
                 Ok(wire) => self.eventloop.mqtt_options = wire,
                 Err(error) => tracing::warn!(
                     error = &error as &dyn std::error::Error,
-                    "going on with what was read before"
+                    "the certificates or the password for the MQTT broker cannot be read: those read before are used"
                 ),
             }
         }
@@ -324,7 +324,10 @@ impl MqttLink {
         if let Err(mpsc::error::TrySendError::Full(event)) = self.events.try_send(event)
             && one_more(&self.shared.counters.overflowed)
         {
-            tracing::warn!(base = event.identity, "too many events wait, dropping one");
+            tracing::warn!(
+                base = event.identity,
+                "too many messages of bases wait, one is dropped"
+            );
         }
     }
 }

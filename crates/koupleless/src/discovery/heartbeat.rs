@@ -124,7 +124,7 @@ pub(super) async fn serve(hub: Arc<Hub>, listener: Listener, shutdown: Cancellat
         None => serve_http(listener.socket, app, shutdown).await,
     };
     if let Err(error) = served {
-        tracing::error!(%error, "heartbeats are not taken any more");
+        tracing::error!(%error, "heartbeats are not served any more");
     }
 }
 

@@ -88,8 +88,10 @@ pub fn seen(pod: &Pod, keys: &Keys) -> Option<PodSeen> {
     let path = || format!("{}/{}", pod.namespace().unwrap_or_default(), pod.name_any());
     let identity = declared(&keys.identity).and_then(|text| {
         let read = Identity::new(text.trim());
-        read.inspect_err(|error| tracing::warn!(pod = path(), %error, "a pod declares no identity"))
-            .ok()
+        read.inspect_err(
+            |error| tracing::warn!(pod = path(), %error, "the identity that a base pod declares is not used"),
+        )
+        .ok()
     });
     let status = pod.status.as_ref();
     let address = status

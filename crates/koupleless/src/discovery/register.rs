@@ -107,15 +107,15 @@ impl Registrar {
                     Kind::Correct | Kind::Propose => patch(&api, &node, &base).await,
                 }
             };
-            match timeout(REQUEST, write).await {
-                Ok(Ok(())) => tracing::debug!(%node, ?kind, "what is known of a base was written down"),
-                Ok(Err(error)) => {
-                    tracing::warn!(%node, ?kind, error = causes(&error), "cannot write down what is known of a base");
+            let error = match timeout(REQUEST, write).await {
+                Ok(Ok(())) => {
+                    tracing::debug!(%node, ?kind, "what is known of a base was written to its Node");
+                    return;
                 }
-                Err(_) => {
-                    tracing::warn!(%node, ?kind, "no answer to what is known of a base within {REQUEST:?}");
-                }
-            }
+                Ok(Err(error)) => causes(&error),
+                Err(_) => format!("no answer within {REQUEST:?}"),
+            };
+            tracing::warn!(%node, ?kind, error, "cannot write what is known of a base to its Node");
         });
     }
 }

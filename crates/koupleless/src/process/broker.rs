@@ -73,7 +73,7 @@ pub(super) fn wanted(
                 return;
             }
             if let Err(error) = baseline::answer(&*deployments, &tunnel, &base).await {
-                tracing::warn!(base = %base.identity, error = evenkeel_net::log::causes(&error), "a base has no baseline");
+                tracing::warn!(base = %base.identity, error = evenkeel_net::log::causes(&error), "a base gets no baseline");
             }
         }));
     })

@@ -76,7 +76,9 @@ impl Inner {
             .map_err(|fault| about(std::slice::from_ref(&module.key), fault));
         span.in_scope(|| match &result {
             Ok(_) => tracing::info!(took = ?began.elapsed(), "module installed"),
-            Err(fault) => tracing::warn!(took = ?began.elapsed(), reason = fault.reason, "{}", fault.message),
+            Err(fault) => {
+                tracing::warn!(took = ?began.elapsed(), reason = fault.reason, error = fault.message, "a module is not installed");
+            }
         });
         if let (Err(fault), Some(observer)) = (&result, self.observer.get()) {
             observer.not_installed(&bound.base, &module.key, fault);
@@ -255,7 +257,7 @@ impl Inner {
                 Ok(outcome) => outcome.to_string(),
                 Err(error) => evenkeel_net::log::causes(&error),
             };
-            tracing::warn!(base = %bound.base, module = %stray, why, "a module that nobody asked for stays");
+            tracing::warn!(base = %bound.base, module = %stray, why, "the module of a wrong jar could not be uninstalled");
         }
         let found: Vec<_> = found.iter().map(ToString::to_string).collect();
         let found = if found.is_empty() {
@@ -281,7 +283,7 @@ impl Inner {
         match tunnel.switch(&target, &module.id).await {
             Ok(Outcome::Done { .. }) => {}
             Ok(outcome) => {
-                tracing::warn!(base = %bound.base, module = %module.id, %outcome, "a new version does not serve");
+                tracing::warn!(base = %bound.base, module = %module.id, %outcome, "the base does not switch to the new version of a module");
                 return Ok(module);
             }
             // Over MQTT there is no such command.

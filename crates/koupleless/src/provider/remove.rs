@@ -138,7 +138,7 @@ impl Inner {
             let removed = self.remove(&bound, module).await;
             drop(turn);
             if let Err(fault) = removed {
-                tracing::warn!(node, reason = fault.reason, "{}", fault.message);
+                tracing::warn!(node, %module, reason = fault.reason, error = fault.message, "cannot uninstall a module that no pod wants");
                 left += 1;
             }
         }

@@ -90,7 +90,7 @@ where
             }
             Ok(Err(fault)) => fault.message,
             Err(_) => {
-                tracing::error!(port, "a provider panicked while it opened a connection");
+                tracing::error!(call = "port-forward", port, "the provider has panicked");
                 "the provider panicked".to_owned()
             }
         };

@@ -121,7 +121,7 @@ where
             (Ok(Ok(code)), Verb::Exec) => Status::exit(&self.options.command, code),
             (Ok(Err(fault)), verb) => Status::fault(verb, &fault.message),
             (Err(_), verb) => {
-                tracing::error!("a provider panicked while it served streams");
+                tracing::error!(call = ?verb, "the provider has panicked");
                 Status::fault(verb, "the provider panicked")
             }
         }

@@ -127,7 +127,7 @@ pub async fn follow_config_map(client: Client, tls: ServerTls, shutdown: Cancell
             namespace = NAMESPACE,
             config_map = CONFIG_MAP,
             problem,
-            "no (new) authority of client certificates; bearer tokens work without"
+            "no new authority of client certificates is found; bearer tokens work without"
         );
     }
 }

@@ -143,7 +143,7 @@ impl Signed {
                 }
                 Err(error) => {
                     let rest = back_off(self.settings.back_off, failures);
-                    tracing::warn!(error = causes(&error), again_in = ?rest, "no serving certificate");
+                    tracing::warn!(error = causes(&error), again_in = ?rest, "no new serving certificate, trying again");
                     failures = failures.saturating_add(1);
                     if let Woken::Changed = wait(rest, addresses).await {
                         failures = 0;
@@ -204,7 +204,7 @@ impl Signed {
                 let error = causes(&error);
                 tracing::warn!(
                     error,
-                    "the certificate that was kept is not used; a new one is asked for"
+                    "the serving certificate that is kept cannot be read: a new one is asked for"
                 );
                 return None;
             }
@@ -232,7 +232,7 @@ impl Signed {
                 Ok(held) => expired = expired.or(Some(held.until)),
                 Err(error) => {
                     let error = causes(&error);
-                    tracing::warn!(%keep, error, "a certificate that is kept there is of no use");
+                    tracing::warn!(%keep, error, "a serving certificate that is kept cannot be used");
                 }
             }
         }
@@ -268,7 +268,7 @@ impl Signed {
             match attempt().await {
                 Err(error) if error.is_passing() => {
                     let rest = back_off(self.settings.back_off.min(FIRST), failures).min(LONGEST);
-                    tracing::warn!(%keep, error = causes(&error), again_in = ?rest, "trying again");
+                    tracing::warn!(%keep, error = causes(&error), again_in = ?rest, "cannot reach what keeps the serving certificate, trying again");
                     failures = failures.saturating_add(1);
                     tokio::time::sleep(rest).await;
                 }

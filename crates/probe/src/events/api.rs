@@ -135,7 +135,7 @@ impl Writer {
         };
         tokio::select! {
             () = working => {}
-            () = late => tracing::warn!("events were not written before the end"),
+            () = late => tracing::warn!("Events were not written before the end"),
         }
     }
 
@@ -151,7 +151,7 @@ impl Writer {
             tracing::warn!(
                 lost,
                 component = self.source.component,
-                "too many events for the API server, the oldest are lost"
+                "too many Events wait to be written, the oldest are lost"
             );
         }
         match self.correlator.correlate(about, event, at) {
@@ -199,7 +199,7 @@ impl Writer {
                 Err(error) => {
                     let EventAbout { namespace, name, .. } = &record.about;
                     let reason = record.event.reason;
-                    tracing::warn!(%error, %namespace, pod = %name, reason, tries, "cannot write an event, given up");
+                    tracing::warn!(%error, %namespace, pod = %name, reason, tries, "cannot write an Event, given up");
                     return;
                 }
             }

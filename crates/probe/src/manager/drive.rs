@@ -85,11 +85,11 @@ impl<P: Prober> Driver<P> {
             Some(Ok(outcome)) => outcome,
             Some(Err(panic)) => {
                 let why = panic_text(&*panic);
-                tracing::error!(probe = %attempt.key, panic = why, "a prober panicked; it goes on");
+                tracing::error!(probe = %attempt.key, panic = why, "a prober panicked: this attempt counts as unknown");
                 Outcome::error(Verdict::Unknown, format!("the prober panicked: {why}"))
             }
             None => {
-                tracing::error!(probe = %attempt.key, ?limit, "a prober did not end, given up");
+                tracing::error!(probe = %attempt.key, ?limit, "a prober did not end in time: this attempt counts as unknown");
                 Outcome::error(
                     Verdict::Unknown,
                     format!("the prober did not end within {limit:?}"),
@@ -140,7 +140,7 @@ impl Drop for Permit {
         if self.shared.shutdown.is_cancelled() {
             return;
         }
-        tracing::error!("an attempt's task ended before its attempt; it goes on");
+        tracing::error!("the task of an attempt ended too early: this attempt counts as unknown");
         self.shared.settle(Ended {
             ticket,
             outcome: Outcome::error(Verdict::Unknown, "the prober panicked"),

@@ -259,7 +259,7 @@ impl Shared {
     fn record(&self, about: EventAbout, event: Event) {
         let recorded = AssertUnwindSafe(|| self.events.record(about, event));
         if std::panic::catch_unwind(recorded).is_err() {
-            tracing::error!("the sink of events panicked; the event is lost");
+            tracing::error!("the receiver of a probe's events panicked: the event is lost");
         }
     }
 

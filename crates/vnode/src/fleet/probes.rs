@@ -90,7 +90,7 @@ impl Probes {
         let converted = match manifest::convert(pod) {
             Ok(converted) => Arc::new(converted),
             Err(error) => {
-                tracing::warn!(pod = %id, uid = %id.uid, %error, "its probes cannot be made");
+                tracing::warn!(pod = %id, uid = %id.uid, %error, "the probes of a pod cannot be read, none of them is made");
                 return;
             }
         };
@@ -157,7 +157,7 @@ impl Prober for Asks {
             Some(Ok(Ok(outcome))) => outcome,
             Some(Ok(Err(panic))) => {
                 let panic = panic_text(&*panic);
-                tracing::error!(key = %attempt.key, panic, "the provider has panicked");
+                tracing::error!(call = "probe", probe = %attempt.key, panic, "the provider has panicked");
                 Outcome::error(Verdict::Unknown, format!("the provider panicked: {panic}"))
             }
             Some(Err(_)) => Outcome::error(

@@ -91,7 +91,7 @@ fn rules(value: &Value) -> Rules {
         }
         Err(error) => {
             let name = value["metadata"]["name"].as_str().unwrap_or_default();
-            tracing::warn!(pod = name, %error, "its restart rules cannot be read, the policies alone hold");
+            tracing::warn!(pod = name, %error, "the restart rules of a pod cannot be read, its restart policies alone hold");
             Rules::new()
         }
     }

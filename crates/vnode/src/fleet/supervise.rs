@@ -104,7 +104,7 @@ impl Supervisor {
                 Some(deleted) = self.deletions.recv() => self.is_deleted(&deleted),
                 change = self.ownership.next() => {
                     let Some(change) = change else {
-                        tracing::error!("nobody says any more which nodes are ours, none is taken on");
+                        tracing::error!("the election of the nodes' slots has ended: no node is taken on any more");
                         stop.cancelled().await;
                         break;
                     };
@@ -338,7 +338,7 @@ impl Stage {
         let serving = AssertUnwindSafe(serving);
         let served = serving.catch_unwind().await.unwrap_or_else(|panic| {
             let panic = panic_text(&*panic);
-            tracing::error!(%node, panic, "a node's actor has panicked in its beginning or its end");
+            tracing::error!(%node, panic, "a node's actor has panicked, there is a defect");
             false
         });
         // It has done so itself, unless it ended by a panic.

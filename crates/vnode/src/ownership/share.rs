@@ -164,7 +164,7 @@ impl Coordinator {
             let inner = match LeaseLock::new(client.clone(), namespace, name) {
                 Ok(lock) => lock.with_labels(self.group.labels()),
                 Err(error) => {
-                    tracing::error!(%error, "a slot's Lease cannot be; correct namespace and name");
+                    tracing::error!(%error, "a slot's Lease cannot have this name: correct namespace and name");
                     continue;
                 }
             };
@@ -180,12 +180,12 @@ impl Coordinator {
             let elector = match Elector::new(lock, election.clone()) {
                 Ok(elector) => elector,
                 Err(error) => {
-                    tracing::error!(%error, "nobody can stand for a slot; correct the timing");
+                    tracing::error!(%error, "this replica cannot stand for a slot: correct the timing");
                     continue;
                 }
             };
             let Ok(elector) = elector.with_gate(gate) else {
-                tracing::error!(name, "a slot's gate is in use already");
+                tracing::error!(name, "a slot's gate is in use already, there is a defect");
                 continue;
             };
             let elector = match terms {
@@ -376,13 +376,12 @@ impl Coordinator {
         let name = self.group.member_name();
         let now = DeleteParams::default();
         let deletion = self.leases.delete(&name, &now);
-        match tokio::time::timeout(timeout, deletion).await {
-            Ok(Ok(_)) => {}
-            Ok(Err(kube::Error::Api(status))) if status.code == 404 => {}
-            Ok(Err(error)) => tracing::warn!(%error, "the others will miss this replica only later"),
-            Err(_) => {
-                tracing::warn!("no answer within {timeout:?}: the others will miss this replica only later");
-            }
-        }
+        let error = match tokio::time::timeout(timeout, deletion).await {
+            Ok(Ok(_)) => return,
+            Ok(Err(kube::Error::Api(status))) if status.code == 404 => return,
+            Ok(Err(error)) => error.to_string(),
+            Err(_) => format!("no answer within {timeout:?}"),
+        };
+        tracing::warn!(error, "the Lease that shows this replica is left to run out");
     }
 }

@@ -155,7 +155,7 @@ impl Actor {
         }
         let release = AssertUnwindSafe(|| self.common.provider.release(&self.handle.name));
         if let Err(panic) = std::panic::catch_unwind(release) {
-            tracing::error!(node = %self.handle.name, panic = panic_text(&*panic), "the provider has panicked in release");
+            tracing::error!(call = "release", node = %self.handle.name, panic = panic_text(&*panic), "the provider has panicked");
         }
         self.common.metrics.nodes(-1);
         if self.ready {
@@ -351,7 +351,9 @@ impl Actor {
                     let rules = held.rules;
                     self.meet(&uid, Seen { pod, rules }, epoch, true);
                 }
-                Err(error) => tracing::error!(%uid, %error, "a pod is lost until it changes"),
+                Err(error) => {
+                    tracing::error!(%uid, %error, "a pod that was packed away cannot be read: nothing is done for it until it changes");
+                }
             }
         }
         let first = self.common.options.strays.first;
@@ -571,11 +573,7 @@ fn allocatable(template: &NodeTemplate) -> &Resources {
 pub(super) fn template(common: &Common, node: &str) -> NodeTemplate {
     let asked = AssertUnwindSafe(|| common.provider.node(node));
     std::panic::catch_unwind(asked).unwrap_or_else(|panic| {
-        tracing::error!(
-            node,
-            panic = panic_text(&*panic),
-            "the provider has panicked in node"
-        );
+        tracing::error!(call = "node", %node, panic = panic_text(&*panic), "the provider has panicked");
         NodeTemplate::default()
     })
 }

@@ -19,7 +19,7 @@ type Checked = Result<(), String>;
 
 /// Makes a fault of it, and a line in the log.
 pub(crate) fn fault(call: &'static str, pod: &PodId, why: String) -> Fault {
-    tracing::warn!(%pod, uid = %pod.uid, node = %pod.node, call, why, "the provider's answer cannot be, it is not believed");
+    tracing::warn!(%pod, uid = %pod.uid, node = %pod.node, call, why, "the provider's answer makes no sense, it is not believed");
     let message = format!("the provider's answer to {call} cannot be: {why}");
     Fault::new(FaultKind::Later, NONSENSE, message)
 }

@@ -159,7 +159,7 @@ impl Entry {
         match self.packed.open() {
             Ok(pod) => Some(Arc::new(pod)),
             Err(error) => {
-                tracing::error!(pod = %self.id, uid = %self.id.uid, %error, "a pod is lost until it changes");
+                tracing::error!(pod = %self.id, uid = %self.id.uid, %error, "a pod that was packed away cannot be read: nothing is done for it until it changes");
                 None
             }
         }

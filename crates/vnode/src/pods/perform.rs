@@ -40,7 +40,7 @@ impl Errand {
         let attempt = AssertUnwindSafe(self.attempt(call).instrument(span)).catch_unwind();
         attempt.await.unwrap_or_else(|panic| {
             let panic = panic_text(&*panic);
-            tracing::error!(pod = %id, uid = %id.uid, ?call, panic, "a call was not made, there is a defect");
+            tracing::error!(pod = %id, uid = %id.uid, ?call, panic, "a call of the provider was not made, there is a defect");
             fault(call, defect(format!("cannot be done: {panic}")))
         })
     }
@@ -137,7 +137,7 @@ impl Errand {
             Err(panic) => {
                 // Refusing over a defect would be worse than trying.
                 let (id, panic) = (&self.id, panic_text(&*panic));
-                tracing::error!(pod = %id, uid = %id.uid, panic, "the provider has panicked in admit");
+                tracing::error!(call = "admit", pod = %id, uid = %id.uid, panic, "the provider has panicked");
                 None
             }
         }

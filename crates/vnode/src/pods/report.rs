@@ -96,7 +96,7 @@ impl Actor {
                 node = %self.handle.name,
                 reason = fault.reason,
                 %fault,
-                "the provider cannot say what became of a pod after a report that cannot be; delete the pod if it does not run"
+                "the provider's last report of a pod makes no sense, and it does not say what is true; delete the pod if it does not run"
             ),
         }
     }

@@ -253,7 +253,7 @@ impl Shared {
                     Work::Status(..) => "status",
                     Work::Remove => "removal",
                 };
-                tracing::warn!(%pod, %uid, node = %pod.node, what, why, "the API server refuses a write");
+                tracing::warn!(%pod, %uid, node = %pod.node, what, why, "the API server refuses a write of a pod");
                 Some(match work {
                     Work::Status(..) => Input::Posted(Posted::Refused(why)),
                     Work::Remove => Input::Removed(false),

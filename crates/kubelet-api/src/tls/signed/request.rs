@@ -94,7 +94,11 @@ impl Request {
                 Ok(Some(found)) if found.metadata.uid == self.uid => found,
                 Ok(_) => return Err(RequestError::Gone { name: name.clone() }),
                 Err(error) => {
-                    tracing::warn!(request = name, error = causes(&error), "cannot read a request");
+                    tracing::warn!(
+                        request = name,
+                        error = causes(&error),
+                        "cannot read a CertificateSigningRequest, trying again"
+                    );
                     continue;
                 }
             };
