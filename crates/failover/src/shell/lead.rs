@@ -38,6 +38,9 @@ use tokio_util::sync::CancellationToken;
 const TICK: Duration = Duration::from_millis(500);
 /// Events are gathered for this long before a look, so that thousands of Leases cost a few looks a second.
 const GATHER: Duration = Duration::from_millis(50);
+/// And for so many times what the last look took, so that looks at large clusters leave most of a core to
+/// others.
+const GATHER_LOOKS: u32 = 4;
 /// An audit that takes longer proves nothing in time.
 const AUDIT_WITHIN: Duration = Duration::from_secs(3);
 /// Endpoints that take longer to read are asked for again.
@@ -170,6 +173,7 @@ impl Controller {
         let mut tick = tokio::time::interval(TICK);
         tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         let mut look_at = None;
+        let mut looked = Duration::ZERO;
         let outcome = loop {
             if let Err(ended) = self.follow(role.as_mut(), election) {
                 break Err(ended);
@@ -194,12 +198,12 @@ impl Controller {
                     for change in changes {
                         urgent |= self.world.take(now, change);
                     }
-                    look_at.get_or_insert_with(soon);
+                    look_at.get_or_insert_with(|| soon(looked));
                     urgent
                 }
                 Some(ended) = self.tasks.join_next() => {
                     self.ended(ended);
-                    look_at.get_or_insert_with(soon);
+                    look_at.get_or_insert_with(|| soon(looked));
                     false
                 }
                 () = gathered => true,
@@ -207,7 +211,9 @@ impl Controller {
             };
             if look {
                 look_at = None;
+                let began = instant();
                 self.look();
+                looked = began.elapsed();
             }
         };
         // This comes first, so that other replicas that stop as well know who is left.
@@ -561,9 +567,9 @@ impl Controller {
     }
 }
 
-/// When what is being gathered is looked at.
-fn soon() -> tokio::time::Instant {
-    instant() + GATHER
+/// When what is being gathered is looked at, if the last look took so long.
+fn soon(looked: Duration) -> tokio::time::Instant {
+    instant() + GATHER.max(looked * GATHER_LOOKS)
 }
 
 /// The election ended although nobody asked for it; why.

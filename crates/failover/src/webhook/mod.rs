@@ -8,6 +8,7 @@
 //! | module | what it holds |
 //! |---|---|
 //! | `server` | AdmissionReview over HTTP |
+//! | `thread` | where it is served |
 //! | `certificate`, `configuration` | what makes the API server find and trust the webhook |
 //!
 //! What becomes of a write is decided by [`evenkeel_failover_rules::admission`].
@@ -17,6 +18,7 @@ mod certificate;
 mod configuration;
 mod metrics;
 mod server;
+mod thread;
 
 pub use address::{AddressError, WebhookAddress};
 pub use certificate::CertificateError;
@@ -34,6 +36,7 @@ use server::Answering;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
+use thread::on_thread;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
@@ -120,8 +123,15 @@ async fn serve(
     };
     let tls = ServerTls::new(&first.identity, None).map_err(WebhookError::Tls)?;
     let app = server::router(answering);
+    let listener = listener.into_std().map_err(WebhookError::Serve)?;
+    let (shown, ends) = (tls.clone(), stop.clone());
+    let serving = || async move {
+        // Belongs to the runtime in which this is called.
+        let listener = TcpListener::from_std(listener)?;
+        serve_https(listener, shown, app, ends).await
+    };
     let listening = async {
-        let outcome = serve_https(listener, tls.clone(), app, stop.clone()).await;
+        let outcome = on_thread("webhook", serving).await;
         stop.cancel();
         outcome.map_err(WebhookError::Serve)
     };

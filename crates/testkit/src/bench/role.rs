@@ -59,6 +59,11 @@ impl Role {
         }
     }
 
+    /// Its process.
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
     /// Sends it a signal.
     pub fn signal(&self, signal: Signal) {
         let pid = self.child.id().try_into().expect("the kernel's own type");
