@@ -142,6 +142,7 @@ pub struct PodFacts {
     pub owner: Owner,
     /// Priority; higher is evicted first, so that it is back first.
     pub priority: i32,
+    /// Those that speak of `unreachable`.
     pub tolerations: Vec<Toleration>,
     /// PersistentVolumeClaims it mounts, by name.
     pub claims: Vec<String>,

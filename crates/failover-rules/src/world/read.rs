@@ -4,8 +4,8 @@ use super::facts::{
     Access, Drawn, IncidentFacts, NodeFacts, Owner, PodFacts, PodRef, PolicyFacts, Status, TaintRef,
 };
 use evenkeel_api::crd::{FailoverPolicy, NodeIncident, ZoneChallengeSpec};
-use evenkeel_api::names::annotations;
 use evenkeel_api::names::conditions::{REASON_CONFIRMED_DEAD, REASON_STOCK_UNKNOWN};
+use evenkeel_api::names::{annotations, taints};
 use evenkeel_api::zone::IssuedChallenge;
 use evenkeel_judge::evidence::Life;
 use evenkeel_judge::policy::Policy;
@@ -14,7 +14,9 @@ use evenkeel_zone::verdict::Issued;
 use evenkeel_zone::wire::{Challenge, Renewal};
 use jiff::Timestamp;
 use k8s_openapi::api::coordination::v1::Lease;
-use k8s_openapi::api::core::v1::{Node, NodeCondition, PersistentVolumeClaim, Pod, PodSpec, PodStatus};
+use k8s_openapi::api::core::v1::{
+    Node, NodeCondition, PersistentVolumeClaim, Pod, PodSpec, PodStatus, Toleration,
+};
 
 /// Conditions by which a node says that it is taken out of service on purpose (KEP NodeLifecycleConditions).
 const MAINTENANCE_CONDITIONS: [&str; 3] = [
@@ -137,6 +139,18 @@ pub fn challenges(spec: &ZoneChallengeSpec, life: &str) -> (Drawn, Vec<Issued>) 
     (current, issued.collect())
 }
 
+/// Those that speak of the taint by which pods are evicted, in no more memory than they need: most pods have
+/// another one, of admission.
+fn tolerations(spec: &PodSpec) -> Vec<Toleration> {
+    let mut tolerations = spec.tolerations.clone().unwrap_or_default();
+    tolerations.retain(|toleration| {
+        let key = toleration.key.as_deref().unwrap_or_default();
+        key.is_empty() || key == taints::UNREACHABLE
+    });
+    tolerations.shrink_to_fit();
+    tolerations
+}
+
 /// Node and facts of a pod; `None` for one that is bound to no node.
 pub fn pod(pod: &Pod) -> Option<(String, PodFacts)> {
     let meta = &pod.metadata;
@@ -158,7 +172,7 @@ pub fn pod(pod: &Pod) -> Option<(String, PodFacts)> {
         version: meta.resource_version.clone().unwrap_or_default(),
         owner: owner(pod),
         priority: spec.priority.unwrap_or_default(),
-        tolerations: spec.tolerations.clone().unwrap_or_default(),
+        tolerations: tolerations(spec),
         claims: claims(spec),
         ready: ready.map_or(Status::Missing, |ready| status(&ready.status)),
         ready_reason: ready.and_then(|ready| ready.reason.clone()).unwrap_or_default(),

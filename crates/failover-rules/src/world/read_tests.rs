@@ -79,6 +79,19 @@ fn the_owner_of_a_pod_is_its_controller(#[case] kind: &str, #[case] expected: Ow
 }
 
 #[test]
+fn tolerations_that_may_be_of_the_taint_that_evicts_are_kept_in_their_order() {
+    let of = |key: &str| json!({"key": key, "operator": "Exists", "effect": "NoExecute"});
+    let all = [
+        of("node.kubernetes.io/not-ready"),
+        json!({"operator": "Exists"}),
+        of("node.kubernetes.io/unreachable"),
+        of(""),
+    ];
+    let facts = pod_of(json!({"spec": {"nodeName": "n", "containers": [], "tolerations": all}}));
+    assert_eq!(json!(facts.unwrap().tolerations), json!(all[1..]));
+}
+
+#[test]
 fn a_mirror_pod_is_static() {
     let facts = pod_of(json!({
         "metadata": {"annotations": {"kubernetes.io/config.mirror": "x"}},
