@@ -21,5 +21,6 @@ mod packages;
 mod probe;
 mod real;
 mod rights;
+mod requests;
 mod support;
 mod vnode;
