@@ -2,7 +2,7 @@
 
 use crate::{
     console::Console,
-    control::{self, ControlError, Fault, Orders as _},
+    control::{self, ControlError, Fault},
     directory::{self, DirectoryError},
     join::{CleanError, JoinArgs, JoinError, Joinable},
     running::{CONTROL_PLANE, Lab, Presence, Settings, SetupError},
@@ -25,8 +25,10 @@ use std::{
     time::Duration,
 };
 use tokio_util::sync::CancellationToken;
+use welcome::welcome;
 
 mod scenario;
+mod welcome;
 
 /// A zone of simulated nodes with real agents around an embedded API server, and faults on demand.
 #[derive(Clone, Debug, Args)]
@@ -563,67 +565,6 @@ async fn stop(lab: &Lab, serving: tokio::task::JoinHandle<()>) -> Result<(), Lab
         tracing::error!(%error, "the control socket failed");
     }
     Ok(stopped?)
-}
-
-/// What a new lab says. `args` are repeated where other commands need them to find it.
-fn welcome(lab: &Lab, args: &LabArgs) -> String {
-    let kubectl = format!("kubectl --kubeconfig {}", lab.kubeconfig().display());
-    let command = if args.dir == Path::new(directory::DEFAULT) {
-        "evenkeel lab".to_owned()
-    } else {
-        format!("evenkeel lab --dir {}", args.dir.display())
-    };
-    let names = lab.node_names();
-    let (cut, kill) = (
-        names.get(1).unwrap_or(&names[0]),
-        names.last().unwrap_or(&names[0]),
-    );
-    let install = (lab.settings().evenkeel == Presence::Installable).then(|| {
-        let kubeconfig = lab.kubeconfig();
-        // Nodes have the label of their zone where --zones gave them one.
-        let zone = if args.zones.is_none() {
-            " --zone-default shore"
-        } else {
-            ""
-        };
-        let flags = format!(
-            "--kubeconfig {} --mode act --profile edge{zone}",
-            kubeconfig.display()
-        );
-        (format!("evenkeel install {flags}"), "what this lab is made for")
-    });
-    let ours = if install.is_some() {
-        ""
-    } else {
-        ",zonehealth,zonereports"
-    };
-    let rows = [
-        (
-            format!("{kubectl} get nodes,pods,endpointslices{ours} -A -o wide"),
-            "",
-        ),
-        (format!("{kubectl} apply -f your-app.yaml"), ""),
-        (format!("{command} watch"), "live table"),
-        (format!("{command} cut {cut}"), "its cloud link"),
-        (format!("{command} kill {kill}"), "its power"),
-        (format!("{command} heal"), "repair everything"),
-    ];
-    let rows = install.into_iter().chain(rows);
-    let rows = rows.map(|(command, note)| {
-        [
-            command,
-            if note.is_empty() {
-                String::new()
-            } else {
-                format!("# {note}")
-            },
-        ]
-    });
-    format!(
-        "\n{}\n{}Ctrl-C ends the lab.\n",
-        lab.status(),
-        control::status::table(&rows.collect::<Vec<_>>())
-    )
 }
 
 fn print(text: &str) -> io::Result<()> {

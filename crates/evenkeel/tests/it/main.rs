@@ -20,7 +20,7 @@ mod newcomer;
 mod packages;
 mod probe;
 mod real;
-mod rights;
 mod requests;
+mod rights;
 mod support;
 mod vnode;

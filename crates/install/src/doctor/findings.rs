@@ -410,8 +410,8 @@ fn webhook(facts: &Facts, found: &mut Found) {
         ),
     }
     if let Some(count) = facts.fail_open.filter(|count| *count > 0) {
-        // The first controller registers the webhook before its Service knows of a pod, and the writes of those
-        // seconds pass without it.
+        // The first controller registers the webhook before its Service knows of a pod, and the writes of
+        // those seconds pass without it.
         let problem =
             format!("the API server has gone on without the webhook's answer {count} times since it started");
         if count > USUAL {

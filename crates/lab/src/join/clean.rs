@@ -114,8 +114,8 @@ impl Cluster {
         Ok(Some("installation of Evenkeel".to_owned()))
     }
 
-    /// It goes first, since nobody answers it any more. A controller that lacks it makes it without a label: it
-    /// is the lab's where the installation is.
+    /// It goes first, since nobody answers it any more. A controller that lacks it makes it without a label:
+    /// it is the lab's where the installation is.
     async fn delete_webhook(&self, deleted: &mut BTreeSet<String>) -> Result<(), CleanError> {
         if !self.has_installed().await.map_err(api("read namespaces"))? {
             return Ok(());

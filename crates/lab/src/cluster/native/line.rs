@@ -55,8 +55,8 @@ impl Image {
     }
 }
 
-/// Whether a container is of an installation of Evenkeel: its pod has the mark of one in its own namespace, and
-/// it is an agent or a controller. Other commands of the same program start what they are told to.
+/// Whether a container is of an installation of Evenkeel: its pod has the mark of one in its own namespace,
+/// and it is an agent or a controller. Other commands of the same program start what they are told to.
 pub fn is_installed(image: Image, pod: &Pod, container: &Container) -> bool {
     let namespace = pod.metadata.namespace.as_ref();
     let mark = pod
