@@ -117,12 +117,9 @@ impl<'a> Scene<'a> {
         });
         let member_of = members.collect();
         let policies = found.policies.iter().map(|policy| read::policy(policy).policy);
-        let term = leader.term();
-        let told = found.leases.iter().find(|lease| {
-            let is_replica = name(*lease).starts_with(names::REPLICA_LEASE_PREFIX);
-            is_replica && term.is_some_and(|term| holder(lease) == term.name)
-        });
-        let mode = told.and_then(|lease| lease.annotations().get(names::annotations::MODE));
+        let leads = |lease: &&Lease| leader.term().is_some_and(|term| holder(lease) == term.name);
+        let mut leases = found.leases.iter().filter(leads);
+        let mode = leases.find_map(|lease| lease.annotations().get(annotations::MODE));
         Self {
             found,
             leader,
@@ -285,8 +282,7 @@ impl<'a> Scene<'a> {
     fn settings(&self, labels: &BTreeMap<String, String>) -> (Vec<Setting>, Vec<String>) {
         let (mut builtin, overruled) = effective(&self.policies, labels, Profile::Builtin);
         let mut edge = effective(&self.policies, labels, Profile::Edge).0;
-        builtin.mode = self.mode(labels);
-        edge.mode = builtin.mode;
+        (builtin.mode, edge.mode) = (self.mode(labels), self.mode(labels));
         let matching: Vec<&Policy> = self
             .policies
             .iter()
