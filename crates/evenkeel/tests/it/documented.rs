@@ -246,6 +246,12 @@ async fn break_two_nodes(lab: &Lab) {
         })
         .await;
     }
+    // The node that is off may have led the reporters of its zone.
+    until_within("somebody else leads them", late, async || {
+        let zones = shown("zones");
+        zones.contains("shore-3 dead") && !zones.contains("(silent)")
+    })
+    .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
