@@ -89,6 +89,23 @@ pub struct LabArgs {
     pub join: JoinArgs,
 }
 
+impl LabArgs {
+    /// How Evenkeel is to be there.
+    fn presence(&self) -> Presence {
+        match (self.without_agents, self.installed, self.installable) {
+            (true, _, _) => Presence::Absent,
+            (_, true, _) => Presence::Installed,
+            (_, _, true) => Presence::Installable,
+            (false, false, false) => Presence::Processes,
+        }
+    }
+
+    /// The control plane that a new lab joins; see [`JoinArgs::cluster`].
+    async fn cluster(&self, shutdown: &CancellationToken) -> Result<Option<Joinable>, JoinError> {
+        self.join.cluster(self.presence().is_in_pods(), shutdown).await
+    }
+}
+
 /// What to do with a lab.
 #[derive(Clone, Debug, Subcommand)]
 pub enum LabCommand {
@@ -457,12 +474,7 @@ struct Shape {
 
 fn settings(args: &LabArgs, shape: Shape, join: Option<Joinable>) -> Result<Settings, LabError> {
     let is_taken = |name: &str| name.starts_with(CONTROL_PLANE);
-    let presence = match (args.without_agents, args.installed, args.installable) {
-        (true, _, _) => Presence::Absent,
-        (_, true, _) => Presence::Installed,
-        (_, _, true) => Presence::Installable,
-        (false, false, false) => Presence::Processes,
-    };
+    let presence = args.presence();
     if presence.is_in_pods() && shape.layout.places().iter().any(|place| is_taken(&place.name)) {
         return Err(LabError::Usage(format!(
             "with --installed and --installable the machines of the control plane are called {CONTROL_PLANE}-1 and {CONTROL_PLANE}-2: give nodes and \
@@ -500,13 +512,7 @@ async fn stay(args: &LabArgs, shutdown: CancellationToken) -> Result<Outcome, La
             ..StockTimers::default()
         },
     };
-    let settings = settings(
-        args,
-        shape,
-        args.join
-            .cluster(args.installed || args.installable, &shutdown)
-            .await?,
-    )?;
+    let settings = settings(args, shape, args.cluster(&shutdown).await?)?;
     let Some(lab) = start(settings, &console, &shutdown).await? else {
         return Ok(Outcome::Success);
     };

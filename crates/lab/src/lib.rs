@@ -24,6 +24,7 @@ pub mod console;
 pub mod control;
 pub mod directory;
 pub mod join;
+mod kubeconfig;
 pub mod observe;
 pub mod play;
 pub mod report;

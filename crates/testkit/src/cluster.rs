@@ -15,7 +15,6 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use std::fmt::Debug;
 use std::future::Future;
-use std::path::Path;
 use std::time::{Duration, Instant};
 
 /// Where objects of a kind live: in the cluster as a whole, or in a namespace of it.
@@ -162,9 +161,7 @@ impl Cluster {
 
     /// Creates all objects of a manifest in `deploy/`.
     pub async fn apply_file(&self, name: &str) {
-        let file = Path::new(env!("CARGO_MANIFEST_DIR"))
-            .join("../../deploy")
-            .join(name);
+        let file = crate::root().join("deploy").join(name);
         self.apply(&std::fs::read_to_string(file).expect("the manifest is there"))
             .await;
     }

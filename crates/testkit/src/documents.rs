@@ -3,7 +3,8 @@
 //! A block `sh` is commands, one a line. In a block `console` they follow `$ `, and what they print stands
 //! below them. CONTRIBUTING.md says what is done with them, and how one is marked as not run.
 
-use std::path::{Path, PathBuf};
+use crate::root;
+use std::path::PathBuf;
 
 /// How a mark begins that says why something is not run, and how it ends.
 const MARK: (&str, &str) = ("<!-- not run: ", " -->");
@@ -28,11 +29,6 @@ pub struct Block {
     pub place: String,
     /// In their order.
     pub commands: Vec<Command>,
-}
-
-/// The root of the repository.
-pub fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
 /// README and everything below `docs`, in reading order: name from the root, and text.

@@ -69,7 +69,7 @@ pub fn build_controller_suite(go: &Path, directory: &Path) -> Result<PathBuf, St
 
 /// Where a peer's source lies.
 pub fn source(name: &str) -> PathBuf {
-    let interop = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../interop");
+    let interop = crate::root().join("interop");
     interop.join(name)
 }
 

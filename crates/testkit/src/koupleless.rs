@@ -20,7 +20,7 @@ mod base;
 pub use base::{JavaBase, MqttSetup, Setup};
 
 use std::fmt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 /// Exit status of the build script if the package registry cannot be reached.
@@ -64,7 +64,7 @@ pub struct Built {
 pub fn build() -> Result<Built, Why> {
     let java = super::tool("EVENKEEL_JAVA", "java").ok_or(Why::Missing("java"))?;
     let mvn = super::tool("EVENKEEL_MVN", "mvn").ok_or(Why::Missing("mvn"))?;
-    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../interop/koupleless-base/build");
+    let script = crate::root().join("interop/koupleless-base/build");
     let output = Command::new(script)
         .env("EVENKEEL_MVN", mvn)
         .stdin(Stdio::null())

@@ -61,6 +61,11 @@ pub fn skipped(test: &str, why: &str) {
     }
 }
 
+/// The root of the repository.
+pub fn root() -> std::path::PathBuf {
+    std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
 /// A fresh API server inside the process, with the objects that a fresh cluster has.
 pub fn api_server() -> ApiServer {
     api_server_with(Options::default())

@@ -3,8 +3,8 @@
 
 use crate::support::{Lab, evenkeel, outcome};
 use axum::{Router, routing::get};
-use evenkeel_testkit::documents::{self, Block, blocks, is_alike, pages, spans};
-use evenkeel_testkit::{ServedApi, kubectl, skipped, until_within};
+use evenkeel_testkit::documents::{Block, blocks, is_alike, pages, spans};
+use evenkeel_testkit::{ServedApi, kubectl, root, skipped, until_within};
 use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -92,7 +92,7 @@ impl Reader {
         ] {
             symlink(fs::canonicalize(program).expect("it is there"), bin.join(name)).expect("it is writable");
         }
-        symlink(documents::root().join("deploy"), home.path().join("deploy")).expect("it is writable");
+        symlink(root().join("deploy"), home.path().join("deploy")).expect("it is writable");
         let inherited = std::env::var_os("PATH").unwrap_or_default();
         let path = std::env::join_paths(std::iter::once(bin).chain(std::env::split_paths(&inherited)));
         Self {

@@ -2,16 +2,18 @@
 //! and `evenkeel uninstall`.
 
 use crate::rights;
-use crate::support::{Lab, evenkeel};
+use crate::support::{Lab, evenkeel, is_tainted};
 use evenkeel_api::crd::{AgentStatus, FailoverPolicy, NodeIncident, ZoneHealth};
+use evenkeel_testkit::objects::is_ready;
 use evenkeel_testkit::{until, until_within};
 use k8s_openapi::api::core::v1::{Pod, Secret};
+use k8s_openapi::api::rbac::v1::RoleBinding;
 use kube::{
-    Api, ResourceExt,
-    api::{ApiResource, DeleteParams, DynamicObject, GroupVersionKind, ListParams},
+    Api, Client, ResourceExt,
+    api::{ApiResource, DynamicObject, GroupVersionKind, ListParams},
 };
 use nix::sys::signal::Signal;
-use serde_json::{Value, json};
+use serde_json::json;
 use std::{fs, path::Path, time::Duration};
 
 const NAMESPACE: &str = "evenkeel-system";
@@ -19,45 +21,28 @@ const NAMESPACE: &str = "evenkeel-system";
 const LATE: Duration = Duration::from_secs(90);
 
 /// All objects of a kind, in all namespaces.
-async fn all(lab: &Lab, group: &str, version: &str, kind: &str, plural: &str) -> Vec<DynamicObject> {
+async fn all(client: &Client, group: &str, version: &str, kind: &str, plural: &str) -> Vec<DynamicObject> {
     let resource = ApiResource::from_gvk_with_plural(&GroupVersionKind::gvk(group, version, kind), plural);
-    let api: Api<DynamicObject> = Api::all_with(lab.client.clone(), &resource);
+    let api: Api<DynamicObject> = Api::all_with(client.clone(), &resource);
     let list = api.list(&ListParams::default()).await;
     list.map(|list| list.items).unwrap_or_default()
 }
 
-async fn node(lab: &Lab, name: &str) -> Value {
-    let nodes = all(lab, "", "v1", "Node", "nodes").await;
-    let node = nodes.into_iter().find(|node| node.name_any() == name);
-    serde_json::to_value(node.expect("the node is there")).expect("it is an object")
-}
-
-/// Whether a node has a taint.
-async fn is_tainted(lab: &Lab, name: &str, key: &str) -> bool {
-    let node = node(lab, name).await;
-    let mut taints = node["spec"]["taints"].as_array().into_iter().flatten();
-    taints.any(|taint| taint["key"] == key)
-}
-
 /// State of the open incident of a node.
 pub(crate) async fn incident(lab: &Lab, node: &str) -> Option<String> {
-    let incidents = all(lab, "evenkeel.io", "v1alpha1", "NodeIncident", "nodeincidents").await;
+    let incidents = all(
+        &lab.client,
+        "evenkeel.io",
+        "v1alpha1",
+        "NodeIncident",
+        "nodeincidents",
+    )
+    .await;
     let open = |incident: &&DynamicObject| {
         incident.data["spec"]["nodeName"] == node && incident.data["status"]["closedAt"].is_null()
     };
     let found = incidents.iter().find(open)?;
     found.data["status"]["state"].as_str().map(str::to_owned)
-}
-
-pub(crate) fn is_ready(pod: &Pod) -> bool {
-    let conditions = pod
-        .status
-        .as_ref()
-        .and_then(|status| status.conditions.as_deref());
-    let conditions = conditions.unwrap_or_default().iter();
-    conditions
-        .clone()
-        .any(|condition| condition.type_ == "Ready" && condition.status == "True")
 }
 
 /// Whether the pods of the sample on a node are ready, each of them.
@@ -127,7 +112,7 @@ async fn what_is_installed_holds_through_faults_and_an_upgrade_and_leaves_nothin
     inflict(&lab, &["cut", "shore-2"]);
     until_within("shore-2 counts as cut off", LATE, async || {
         incident(&lab, "shore-2").await.as_deref() == Some("Disconnected")
-            && is_tainted(&lab, "shore-2", "node.kubernetes.io/unreachable").await
+            && is_tainted(&lab.objects(), "shore-2", "node.kubernetes.io/unreachable").await
     })
     .await;
     assert_eq!(ready_on(&lab, "shore-2").await, [true; 3]);
@@ -149,9 +134,9 @@ async fn what_is_installed_holds_through_faults_and_an_upgrade_and_leaves_nothin
                 .pods("default")
                 .await
                 .iter()
-                .filter(|pod| is_ready(pod))
+                .filter(|pod| is_ready(*pod))
                 .count();
-            is_tainted(&lab, "shore-3", "evenkeel.io/dead").await
+            is_tainted(&lab.objects(), "shore-3", "evenkeel.io/dead").await
                 && !ready_on(&lab, "shore-3").await.contains(&true)
                 && ready == 8
         },
@@ -178,7 +163,7 @@ async fn what_is_installed_holds_through_faults_and_an_upgrade_and_leaves_nothin
         after.len() == 2 && after.iter().all(|name| !before.contains(name)),
         "{after:?}"
     );
-    assert!(is_tainted(&lab, "shore-3", "evenkeel.io/dead").await);
+    assert!(is_tainted(&lab.objects(), "shore-3", "evenkeel.io/dead").await);
     assert_eq!(incident(&lab, "shore-3").await.as_deref(), Some("Dead"));
     inflict(&lab, &["heal"]);
     until_within(
@@ -186,7 +171,7 @@ async fn what_is_installed_holds_through_faults_and_an_upgrade_and_leaves_nothin
         LATE,
         async || {
             incident(&lab, "shore-3").await.is_none()
-                && !is_tainted(&lab, "shore-3", "evenkeel.io/dead").await
+                && !is_tainted(&lab.objects(), "shore-3", "evenkeel.io/dead").await
                 && sample_is_ready(&lab).await
         },
     )
@@ -211,14 +196,8 @@ async fn what_is_installed_holds_through_faults_and_an_upgrade_and_leaves_nothin
     // missing.
     assert_eq!(refusals(&lab.dir()), [""; 0]);
     assert_eq!(rights::differences(&lab.output()), [""; 0]);
-    let bindings = ApiResource::from_gvk(&GroupVersionKind::gvk(
-        "rbac.authorization.k8s.io",
-        "v1",
-        "RoleBinding",
-    ));
-    let bindings: Api<DynamicObject> = Api::namespaced_with(lab.client.clone(), NAMESPACE, &bindings);
-    let removed = bindings.delete("evenkeel-agent", &DeleteParams::default()).await;
-    removed.expect("the agents' rights are bound");
+    let home = lab.objects().namespaced(NAMESPACE);
+    home.delete::<RoleBinding>("evenkeel-agent").await;
     until_within("agents without rights say so", LATE, async || {
         !refusals(&lab.dir()).is_empty()
     })
@@ -324,7 +303,7 @@ async fn nothing_is_left(lab: &Lab) {
         "evenkeel:lab-controllers",
     ];
     for (group, version, kind, plural) in kinds {
-        let names = all(lab, group, version, kind, plural).await;
+        let names = all(&lab.client, group, version, kind, plural).await;
         let left: Vec<String> = names
             .iter()
             .map(ResourceExt::name_any)
@@ -332,8 +311,13 @@ async fn nothing_is_left(lab: &Lab) {
             .collect();
         assert_eq!(left, [""; 0], "{kind}");
     }
+    nothing_is_left_on_objects(&lab.client).await;
+}
+
+/// No node and no pod has anything of an installation on it.
+pub(crate) async fn nothing_is_left_on_objects(client: &Client) {
     for (kind, plural) in [("Node", "nodes"), ("Pod", "pods")] {
-        for object in all(lab, "", "v1", kind, plural).await {
+        for object in all(client, "", "v1", kind, plural).await {
             let name = object.name_any();
             let mut left: Vec<String> = object.finalizers().to_vec();
             left.extend(object.annotations().keys().cloned());

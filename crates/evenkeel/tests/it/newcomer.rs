@@ -2,11 +2,12 @@
 //! `evenkeel install`, a node whose link is cut, `evenkeel status` that explains it, an upgrade meanwhile, a
 //! machine without power, `evenkeel uninstall`.
 
-use crate::installed::{is_ready, refusals};
+use crate::installed::{nothing_is_left_on_objects, refusals};
 use crate::netns::process::{Process, client};
-use crate::support::evenkeel;
+use crate::support::{evenkeel, is_tainted};
 use evenkeel_lab::switch::ROUTED_PODS;
 use evenkeel_testkit::netns::{Namespace, missing};
+use evenkeel_testkit::objects::is_ready;
 use evenkeel_testkit::real::Kubernetes;
 use evenkeel_testkit::{Cluster, skipped, until, until_within};
 use k8s_openapi::api::core::v1::{Node, Pod};
@@ -42,19 +43,10 @@ impl Shell {
         said
     }
 
-    async fn node(&self, name: &str) -> Node {
-        self.cluster.get(name).await
-    }
-
-    async fn has_taint(&self, name: &str, key: &str) -> bool {
-        let taints = self.node(name).await.spec.and_then(|spec| spec.taints);
-        taints.unwrap_or_default().iter().any(|taint| taint.key == key)
-    }
-
     /// UIDs of the sample's pods that are ready.
     async fn serving(&self) -> Vec<String> {
         let pods = self.cluster.list::<Pod>().await;
-        let ready = pods.iter().filter(|pod| is_ready(pod));
+        let ready = pods.iter().filter(|pod| is_ready(*pod));
         ready.filter_map(ResourceExt::uid).collect()
     }
 
@@ -121,7 +113,7 @@ async fn path(kubernetes: &Kubernetes) {
     let before = shell.serving().await;
     shell.run(&["lab", "cut", "shore-2"]).await;
     until_within("Kubernetes marks shore-2", LATE, async || {
-        shell.has_taint("shore-2", "node.kubernetes.io/unreachable").await
+        is_tainted(&shell.cluster, "shore-2", "node.kubernetes.io/unreachable").await
     })
     .await;
     let said = shell.run(&["status", "shore-2"]).await;
@@ -151,7 +143,7 @@ async fn path(kubernetes: &Kubernetes) {
     // A machine is dead: its pods are out of service at once, and stateless ones run elsewhere.
     shell.run(&["lab", "kill", "shore-3"]).await;
     until("shore-3 is dead", async || {
-        shell.has_taint("shore-3", "evenkeel.io/dead").await
+        is_tainted(&shell.cluster, "shore-3", "evenkeel.io/dead").await
     })
     .await;
     until_within("pods run elsewhere in their place", LATE, async || {
@@ -174,14 +166,7 @@ async fn path(kubernetes: &Kubernetes) {
             .collect::<Vec<_>>()
     };
     assert_eq!(left(), [""; 0]);
-    for node in shell.cluster.list::<Node>().await {
-        let name = node.name_any();
-        let mut marks: Vec<String> = node.annotations().keys().cloned().collect();
-        let taints = node.spec.and_then(|spec| spec.taints).unwrap_or_default();
-        marks.extend(taints.into_iter().map(|taint| taint.key));
-        marks.retain(|mark| mark.contains("evenkeel"));
-        assert_eq!(marks, [""; 0], "{name}");
-    }
+    nothing_is_left_on_objects(&shell.cluster.client).await;
     shell.all_serve().await;
     let ended = tokio::task::spawn_blocking(move || lab.end()).await;
     let (status, said) = ended.expect("nothing panics");

@@ -85,41 +85,44 @@ fn texts(value: &Value) -> Vec<String> {
         .collect()
 }
 
+/// The rights that a rule gives to an account.
+fn of_rule(rule: &Value, account: &str, namespace: Option<&str>) -> Vec<Right> {
+    let mut rights = Vec::new();
+    for group in texts(&rule["apiGroups"]) {
+        for resource in texts(&rule["resources"]) {
+            rights.extend(texts(&rule["verbs"]).into_iter().map(|verb| Right {
+                account: account.to_owned(),
+                namespace: namespace.map(str::to_owned),
+                group: group.clone(),
+                resource: resource.clone(),
+                verb,
+                names: texts(&rule["resourceNames"]),
+            }));
+        }
+    }
+    rights
+}
+
 /// All rights, each for itself.
 fn rights() -> Vec<Right> {
     let text = include_str!("../../../../deploy/rbac.yaml");
     let objects = evenkeel_install::manifest::parse(text, "rbac.yaml").expect("it is YAML");
-    let of_kind = |kinds: [&'static str; 2]| {
-        objects
-            .iter()
-            .filter(move |object| kinds.iter().any(|kind| object["kind"] == *kind))
-    };
     let mut rights = Vec::new();
-    for binding in of_kind(["RoleBinding", "ClusterRoleBinding"]) {
-        let namespace = binding["metadata"]["namespace"].as_str().map(str::to_owned);
-        let mut roles = of_kind(["Role", "ClusterRole"]).filter(|role| {
+    for binding in objects.iter().filter(|object| object["roleRef"].is_object()) {
+        let role = objects.iter().find(|role| {
             role["kind"] == binding["roleRef"]["kind"]
                 && role["metadata"]["name"] == binding["roleRef"]["name"]
                 && role["metadata"]["namespace"] == binding["metadata"]["namespace"]
         });
-        let role = roles.next().expect("the role is there");
-        for rule in role["rules"].as_array().into_iter().flatten() {
-            for subject in binding["subjects"].as_array().into_iter().flatten() {
-                for group in texts(&rule["apiGroups"]) {
-                    for resource in texts(&rule["resources"]) {
-                        for verb in texts(&rule["verbs"]) {
-                            rights.push(Right {
-                                account: subject["name"].as_str().unwrap_or_default().to_owned(),
-                                namespace: namespace.clone(),
-                                group: group.clone(),
-                                resource: resource.clone(),
-                                verb,
-                                names: texts(&rule["resourceNames"]),
-                            });
-                        }
-                    }
-                }
-            }
+        let rules = role.expect("the role is there")["rules"].as_array();
+        let namespace = binding["metadata"]["namespace"].as_str();
+        for subject in binding["subjects"].as_array().into_iter().flatten() {
+            let account = subject["name"].as_str().unwrap_or_default();
+            let of_rules = rules
+                .into_iter()
+                .flatten()
+                .flat_map(|rule| of_rule(rule, account, namespace));
+            rights.extend(of_rules);
         }
     }
     rights

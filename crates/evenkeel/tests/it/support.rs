@@ -1,6 +1,7 @@
 //! A lab as a user starts it, and what is asked of it.
 
 use evenkeel_net::client::ClientArgs;
+use evenkeel_testkit::objects::is_ready;
 use evenkeel_testkit::{Cluster, eventually};
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::{
@@ -106,7 +107,7 @@ impl Lab {
                     .ok()?
                     .items
                     .iter()
-                    .filter(|node| is_ready(node) && !is_of_control_plane(node))
+                    .filter(|node| is_ready(*node) && !is_of_control_plane(node))
                     .count();
                 let reports = self.reports().await;
                 let reported = reports.iter().any(|report| report["spec"]["members"] == nodes);
@@ -257,16 +258,11 @@ impl Drop for Lab {
     }
 }
 
-/// Whether the Ready condition is True.
-pub(crate) fn is_ready(node: &Node) -> bool {
-    let conditions = node
-        .status
-        .as_ref()
-        .and_then(|status| status.conditions.as_deref())
-        .unwrap_or_default();
-    conditions
-        .iter()
-        .any(|condition| condition.type_ == "Ready" && condition.status == "True")
+/// Whether a node has a taint.
+pub(crate) async fn is_tainted(cluster: &Cluster, name: &str, key: &str) -> bool {
+    let node: Node = cluster.get(name).await;
+    let taints = node.spec.and_then(|spec| spec.taints).unwrap_or_default();
+    taints.iter().any(|taint| taint.key == key)
 }
 
 /// Whether it is a machine that controllers run on.

@@ -50,8 +50,8 @@ pub(crate) async fn ensure(
             // Another replica was faster; what it wrote may be of another version, so ours is patched over
             // it.
             Err(kube::Error::Api(status)) if status.code == 409 => return patch(&api, &wanted).await,
-            Err(error @ kube::Error::Api(_)) if is_forbidden(&error) => {
-                return Err(ConfigurationError::Missing(error));
+            Err(kube::Error::Api(status)) if status.code == 403 => {
+                return Err(ConfigurationError::Missing(kube::Error::Api(status)));
             }
             Err(error) => return Err(ConfigurationError::Write(error)),
         }
@@ -61,10 +61,6 @@ pub(crate) async fn ensure(
         return Ok(());
     }
     patch(&api, &wanted).await
-}
-
-fn is_forbidden(error: &kube::Error) -> bool {
-    matches!(error, kube::Error::Api(status) if status.code == 403)
 }
 
 async fn patch(api: &Api<MutatingWebhookConfiguration>, wanted: &Value) -> Result<(), ConfigurationError> {

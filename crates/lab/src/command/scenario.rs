@@ -29,10 +29,7 @@ pub(super) async fn run_scenario(
         let probe = std::fs::OpenOptions::new().create(true).append(true).open(path);
         probe.map_err(|source| unwritable(path, source))?;
     }
-    let join = args
-        .join
-        .cluster(args.installed || args.installable, &shutdown)
-        .await?;
+    let join = args.cluster(&shutdown).await?;
     let without_control = join.as_ref().is_some_and(|join| join.cluster.control().is_none());
     if without_control && scenario.stops_the_api_server() {
         let why = format!("{name} stops the API server; say with --control-plane by which command");

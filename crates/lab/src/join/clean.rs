@@ -1,6 +1,6 @@
 //! Removes everything of a lab from a control plane.
 
-use super::{Cluster, LABEL};
+use super::{Cluster, LABEL, is_installed};
 use evenkeel_api::names;
 use k8s_openapi::Resource as _;
 use k8s_openapi::api::{
@@ -87,8 +87,8 @@ impl Cluster {
     /// Uninstalls Evenkeel where a lab has installed it, and says what was removed. Pods on machines that do
     /// not run any more are ended in the kubelets' stead.
     pub async fn uninstall(&self, machines_run: bool) -> Result<Option<String>, CleanError> {
-        let installation = self.installation().await.map_err(api("read namespaces"))?;
-        if !installation {
+        let home = self.home().await.map_err(api("read namespaces"))?;
+        if !home.is_some_and(|home| is_installed(&home)) {
             return Ok(None);
         }
         let never = CancellationToken::new();
@@ -117,7 +117,7 @@ impl Cluster {
     /// It goes first, since nobody answers it any more. A controller that lacks it makes it without a label:
     /// it is the lab's where the installation is.
     async fn delete_webhook(&self, deleted: &mut BTreeSet<String>) -> Result<(), CleanError> {
-        if !self.has_installed().await.map_err(api("read namespaces"))? {
+        if self.home().await.map_err(api("read namespaces"))?.is_none() {
             return Ok(());
         }
         let webhooks: Api<MutatingWebhookConfiguration> = Api::all(self.client.clone());

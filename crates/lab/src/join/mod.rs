@@ -23,7 +23,6 @@ use evenkeel_net::{
     log::causes,
 };
 use k8s_openapi::api::{
-    admissionregistration::v1::MutatingWebhookConfiguration,
     coordination::v1::Lease,
     core::v1::{Namespace, Node, Pod},
 };
@@ -256,18 +255,11 @@ impl Cluster {
         }
     }
 
-    /// Whether Evenkeel is installed there, by a lab.
-    async fn has_installed(&self) -> kube::Result<bool> {
+    /// The namespace of Evenkeel, where a lab has made it, and so everything of Evenkeel.
+    async fn home(&self) -> kube::Result<Option<Namespace>> {
         let namespaces: Api<Namespace> = Api::all(self.client.clone());
         let found = namespaces.get_opt(names::NAMESPACE).await?;
-        Ok(found.is_some_and(|namespace| is_ours(&namespace)))
-    }
-
-    /// Whether a lab has installed Evenkeel there as `evenkeel install` does it.
-    async fn installation(&self) -> kube::Result<bool> {
-        let namespaces: Api<Namespace> = Api::all(self.client.clone());
-        let found = namespaces.get_opt(names::NAMESPACE).await?;
-        Ok(found.is_some_and(|namespace| is_ours(&namespace) && is_installed(&namespace)))
+        Ok(found.filter(is_ours))
     }
 
     /// Whether it is one that the lab may use; its version.
@@ -281,7 +273,8 @@ impl Cluster {
                 found: version.git_version,
             });
         }
-        let installed = self.installation().await.map_err(refused)?;
+        let home = self.home().await.map_err(refused)?;
+        let installed = home.as_ref().is_some_and(is_installed);
         let nodes: Api<Node> = Api::all(self.client.clone());
         let nodes = nodes
             .list_metadata(&ListParams::default())
@@ -305,22 +298,14 @@ impl Cluster {
                 names,
             });
         }
-        let webhooks: Api<MutatingWebhookConfiguration> = Api::all(self.client.clone());
-        let webhook = webhooks
-            .get_opt(names::WEBHOOK_CONFIGURATION)
-            .await
-            .map_err(refused)?;
-        if webhook.is_some() && !self.has_installed().await.map_err(refused)? {
-            return Err(JoinError::Installed {
-                context: context(),
-                object: format!("MutatingWebhookConfiguration {}", names::WEBHOOK_CONFIGURATION),
-            });
-        }
         let objects =
             WITHOUT_INSTALLING.map(|(text, origin)| manifests::parse(text, origin).unwrap_or_default());
         for object in objects.into_iter().flatten() {
             let found = manifests::get(&self.client, &object).await.map_err(refused)?;
-            let is_ours = |found: &DynamicObject| is_ours(found) || installed && is_installed(found);
+            // Controllers of former versions made the webhook themselves, without a label.
+            let of_controller = home.is_some() && object.name_any() == names::WEBHOOK_CONFIGURATION;
+            let is_ours =
+                |found: &DynamicObject| of_controller || is_ours(found) || installed && is_installed(found);
             if found.is_some_and(|found| !is_ours(&found)) {
                 let object = manifests::described(&object);
                 return Err(JoinError::Installed {

@@ -7,7 +7,6 @@ use k8s_openapi::api::{
     core::v1::{Node, ServiceAccount},
 };
 use kube::{Api, Client, api::PostParams};
-use serde_json::{Value, json};
 
 /// A token of the lab lives longer than any lab.
 const TOKEN_SECONDS: i64 = 30 * 24 * 3600;
@@ -61,20 +60,11 @@ pub(super) async fn token(
 
 /// A kubeconfig with a bearer token for the lab's API server at an address.
 pub(super) fn kubeconfig(plane: &Plane, server: &str, user: &str, token: &str) -> String {
-    let mut cluster = json!({
-        "server": server, "certificate-authority-data": STANDARD.encode(plane.authority()),
-    });
-    if let Some(name) = plane.server_name() {
-        cluster["tls-server-name"] = Value::from(name);
-    }
-    // JSON is YAML.
-    json!({
-        "apiVersion": "v1",
-        "kind": "Config",
-        "clusters": [{"name": "lab", "cluster": cluster}],
-        "users": [{"name": user, "user": {"token": token}}],
-        "contexts": [{"name": "lab", "context": {"cluster": "lab", "user": user}}],
-        "current-context": "lab",
-    })
-    .to_string()
+    let authority = STANDARD.encode(plane.authority()).into();
+    crate::kubeconfig::kubeconfig(
+        server,
+        plane.server_name(),
+        ("certificate-authority-data", authority),
+        (user, "token", token.into()),
+    )
 }

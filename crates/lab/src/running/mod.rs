@@ -23,7 +23,7 @@ use crate::{
         layout::{Layout, Place},
     },
     supervise::Supervised,
-    switch::{Plan, Switch},
+    switch::{FIRST_ROUTED, Plan, Switch},
 };
 use evenkeel_api::names::{CONTROL_PLANE_LABEL, DEFAULT_ZONE, NAMESPACE};
 use evenkeel_apiserver::{ApiServer, Options, PodRoutes, kubelet::KubeletOptions};
@@ -61,8 +61,6 @@ const KUBE_SYSTEM: &str = "kube-system";
 pub const CONTROL_PLANE: &str = "control-plane";
 /// Number of these machines: one for each replica of the controller.
 const CONTROL_PLANE_MACHINES: u8 = 2;
-/// An address of [`crate::switch::ROUTED_PODS`].
-const ROUTED_PROBE: Ipv4Addr = Ipv4Addr::new(198, 18, 0, 1);
 /// Time for an installation to be ready.
 const INSTALLED_WITHIN: Duration = Duration::from_secs(120);
 
@@ -203,7 +201,7 @@ impl Lab {
             ..Plan::new(nodes, settings.subnet)
         };
         if plan.routed_pods {
-            let address = ROUTED_PROBE.into();
+            let address = FIRST_ROUTED.into();
             std::net::TcpListener::bind((address, 0))
                 .map_err(|source| SetupError::Pods { address, source })?;
         }

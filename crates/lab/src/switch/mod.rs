@@ -31,6 +31,8 @@ const PORTS_OF_A_LAB: u16 = 64;
 /// Where the pods of all labs of a machine are that have joined Kubernetes' own API server with Evenkeel
 /// installed: addresses for benchmarks of networks (RFC 2544), which no network of an organisation uses.
 pub const ROUTED_PODS: &str = "198.18.0.0/15";
+/// Its first address, which no pod has.
+pub const FIRST_ROUTED: Ipv4Addr = Ipv4Addr::new(198, 18, 0, 0);
 
 /// Who has which address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -111,8 +113,7 @@ impl Plan {
             return format!("10.244.{node}.0/24");
         }
         let number = u32::from(self.subnet % 32) << 12 | u32::from(node % 64) << 6;
-        let first = u32::from(Ipv4Addr::new(198, 18, 0, 0)) + number;
-        format!("{}/26", Ipv4Addr::from(first))
+        format!("{}/26", Ipv4Addr::from(u32::from(FIRST_ROUTED) + number))
     }
 
     /// Where a pod of this address is in truth, if it is a process: nobody may bind the addresses of pods

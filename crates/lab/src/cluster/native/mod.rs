@@ -13,6 +13,7 @@ pub mod output;
 pub mod processes;
 pub mod volumes;
 
+use crate::kubeconfig::kubeconfig;
 use crate::switch::Plan;
 use evenkeel_probe::{
     core::{Attempt, Handler, Outcome},
@@ -113,23 +114,12 @@ impl Ground {
 
     /// A kubeconfig that names the API server at the node's cloud link, and the account of a pod.
     fn kubeconfig(&self, account: &std::path::Path) -> String {
-        let mut cluster = json!({
-            "server": format!("https://{}", self.plan.cloud_link(self.index)),
-            "certificate-authority": account.join("ca.crt"),
-        });
-        if let Some(name) = &self.server_name {
-            cluster["tls-server-name"] = name.as_str().into();
-        }
-        // JSON is YAML.
-        json!({
-            "apiVersion": "v1",
-            "kind": "Config",
-            "clusters": [{"name": "lab", "cluster": cluster}],
-            "users": [{"name": "pod", "user": {"tokenFile": account.join("token")}}],
-            "contexts": [{"name": "lab", "context": {"cluster": "lab", "user": "pod"}}],
-            "current-context": "lab",
-        })
-        .to_string()
+        kubeconfig(
+            &format!("https://{}", self.plan.cloud_link(self.index)),
+            self.server_name.as_deref(),
+            ("certificate-authority", json!(account.join("ca.crt"))),
+            ("pod", "tokenFile", json!(account.join("token"))),
+        )
     }
 }
 
