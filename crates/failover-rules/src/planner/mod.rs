@@ -37,6 +37,7 @@ use incident::{Incident, instant};
 use roster::{Progress, SoundKeys};
 use std::collections::{BTreeMap, BTreeSet};
 use storm::{Ledger, WINDOW_MS};
+use zones::Planned;
 
 /// A closed incident whose write never succeeds is given up after this long.
 const CLOSING_MS: u64 = 60_000;
@@ -58,6 +59,8 @@ pub struct Planner {
     listed_since: BTreeMap<String, Millis>,
     /// By name of their object, what is known of cells' rosters.
     rosters: BTreeMap<String, Progress>,
+    /// By zone and number, cells' rosters that were planned and have not been seen since.
+    planned: BTreeMap<(String, u32), Planned>,
     /// Keys of agents that were looked at.
     sound_keys: SoundKeys,
     /// When this leader first looked.
@@ -106,6 +109,7 @@ impl Planner {
             policies_looked_at: None,
             listed_since: BTreeMap::new(),
             rosters: BTreeMap::new(),
+            planned: BTreeMap::new(),
             sound_keys: SoundKeys::default(),
             leads_since: None,
         }

@@ -18,6 +18,21 @@ use std::collections::{BTreeMap, BTreeSet};
 /// The status of policies is written at most this often.
 const POLICY_STATUS_MS: u64 = 10_000;
 
+/// A roster that is not seen within this time counts as not written: a write takes 10 s at most, and is seen
+/// some seconds later.
+const PLANNED_MS: u64 = 30_000;
+
+/// Who is at home in a cell by a roster that was planned and has not been seen since.
+///
+/// Cells of a large zone are written one after the other, and seen so, while the planner goes on. By what it
+/// has seen alone, members of cells that are on their way would be newcomers and get other cells.
+#[derive(Debug)]
+pub(super) struct Planned {
+    version: i64,
+    uids: BTreeSet<String>,
+    since: Millis,
+}
+
 /// Everybody who can be a member of a zone's cells.
 #[derive(Default)]
 struct Candidates {
@@ -68,6 +83,11 @@ impl Planner {
             let progress = self.rosters.entry(object.clone()).or_default();
             progress.note(&facts.roster, now);
         }
+        self.planned.retain(|(zone, number), planned| {
+            let seen = cluster.cells.get(&cell_object_name(zone, *number));
+            let seen = seen.map(|facts| facts.roster.version);
+            seen.is_none_or(|seen| seen < planned.version) && now.since(planned.since) < PLANNED_MS
+        });
         for (zone, candidates) in zones {
             let published = published.remove(zone.as_str()).unwrap_or_default();
             self.publish_zone(cluster, (&zone, candidates), &published, now, plan);
@@ -90,7 +110,7 @@ impl Planner {
     }
 
     fn publish_zone(
-        &self,
+        &mut self,
         cluster: &Cluster,
         (zone, mut candidates): (&str, Candidates),
         published: &BTreeMap<u32, &CellFacts>,
@@ -111,7 +131,7 @@ impl Planner {
             .map(|member| (member.uid.clone(), member))
             .collect();
         candidates.racks.retain(|uid, _| all.contains_key(uid));
-        let division = divide(&self.state_of(published, candidates.racks, now));
+        let division = divide(&self.state_of((zone, published), candidates.racks, now));
         plan.without_cell += division.without_cell.len();
         if !division.without_cell.is_empty() {
             plan.complaints.push(format!(
@@ -127,13 +147,22 @@ impl Planner {
             .collect();
         for (number, uids) in &division.cells {
             let leaving = leaving(*number, &home, published);
-            let uids: BTreeSet<&String> = uids.iter().chain(leaving).collect();
-            let members = uids.into_iter().filter_map(|uid| all.get(uid).cloned()).collect();
+            let staying: BTreeSet<&String> = uids.iter().chain(leaving).collect();
+            let members = staying
+                .into_iter()
+                .filter_map(|uid| all.get(uid).cloned())
+                .collect();
             let facts = published.get(number).copied();
             let object = cell_object_name(zone, *number);
             let named = facts.map_or(&[][..], |facts| &facts.roster.contacts);
             let contacts = contacts((&object, *number), named, &division.cells, &all);
-            self.publish_cell(cluster, (zone, *number), facts, ((members, contacts), now), plan);
+            self.publish_cell(
+                cluster,
+                (zone, *number, uids),
+                facts,
+                ((members, contacts), now),
+                plan,
+            );
         }
     }
 
@@ -150,10 +179,10 @@ impl Planner {
         }
     }
 
-    /// The zone's cells as they are published, with what keeps members where they are.
+    /// The zone's cells as they are published or on their way, with what keeps members where they are.
     fn state_of(
         &self,
-        published: &BTreeMap<u32, &CellFacts>,
+        (name, published): (&str, &BTreeMap<u32, &CellFacts>),
         present: BTreeMap<String, String>,
         now: Millis,
     ) -> cells::Zone {
@@ -176,13 +205,16 @@ impl Planner {
             }
             zone.cells.insert(*number, uids);
         }
+        for ((_, number), planned) in self.planned.iter().filter(|((zone, _), _)| zone == name) {
+            zone.cells.insert(*number, planned.uids.clone());
+        }
         zone
     }
 
     fn publish_cell(
-        &self,
+        &mut self,
         cluster: &Cluster,
-        (zone, number): (&str, u32),
+        (zone, number, uids): (&str, u32, &BTreeSet<String>),
         published: Option<&CellFacts>,
         ((members, contacts), now): ((Vec<RosterMember>, Vec<RosterContact>), Millis),
         plan: &mut Plan,
@@ -234,6 +266,12 @@ impl Planner {
             name_stuck(&object, roster, (progress, now), &signs, plan);
         }
         if let Some(roster) = next((current, shown), (members, contacts), &signs, (progress, now)) {
+            let (cell, version) = ((zone.to_owned(), number), roster.version);
+            // It is planned again until its write succeeds.
+            let before = self.planned.get(&cell).filter(|before| before.version == version);
+            let since = before.map_or(now, |before| before.since);
+            let uids = uids.clone();
+            self.planned.insert(cell, Planned { version, uids, since });
             plan.actions.push(Action::PublishCell {
                 zone: zone.to_owned(),
                 cell: number,

@@ -140,7 +140,7 @@ impl Fleet {
         self.renewals = leases.into_iter().map(renewal).collect();
     }
 
-    /// The cells, once everybody is in one.
+    /// The cells, once everybody is in one and nobody in two.
     async fn cells(&self) -> Vec<Cell> {
         let all = self.names.len();
         let cells = eventually("all nodes are in cells", Duration::from_secs(300), || async {
@@ -154,7 +154,10 @@ impl Fleet {
                 })
             });
             let cells: Vec<Cell> = cells.collect();
-            (cells.iter().map(|cell| cell.roster.len()).sum::<usize>() == all).then_some(cells)
+            let members = cells.iter().map(|cell| cell.roster.len()).sum::<usize>();
+            let nodes: BTreeSet<&str> = cells.iter().flat_map(Cell::names).collect();
+            // Who moves stands in two cells for a while.
+            (members == all && nodes.len() == all).then_some(cells)
         });
         cells.await
     }
@@ -249,19 +252,31 @@ impl Fleet {
         let began = Instant::now();
         let look = eventually(what, Duration::from_secs(300), || async {
             let states = self.states().await;
-            let wrong = |name: &&String| match (states.get(*name), wanted(name)) {
+            let is_wrong = |name: &&String| match (states.get(*name), wanted(name)) {
                 (None, None) => false,
                 (Some(state), Some(wanted)) => !state.starts_with(wanted),
                 _ => true,
             };
-            let wrong = self.names.iter().filter(wrong).count();
+            let mut wrong: BTreeMap<_, Vec<&str>> = BTreeMap::new();
+            for name in self.names.iter().filter(is_wrong) {
+                let of = (wanted(name), states.get(name).map(String::as_str));
+                wrong.entry(of).or_default().push(name);
+            }
             println!(
-                "{:5.1} s: {wrong} of {} are not yet {what}",
+                "{:5.1} s, not yet {what} of {}:",
                 began.elapsed().as_secs_f64(),
                 self.names.len()
             );
+            for ((wanted, state), names) in &wrong {
+                let (wanted, state) = (wanted.unwrap_or("nothing"), state.unwrap_or("nothing"));
+                println!(
+                    "  {} are {state} instead of {wanted}, first {}",
+                    names.len(),
+                    names[0]
+                );
+            }
             tokio::time::sleep(PERIOD).await;
-            (wrong == 0).then_some(())
+            wrong.is_empty().then_some(())
         });
         tokio::select! {
             _ = self.goes_on(reports) => {}

@@ -2,11 +2,28 @@
 
 use super::rest::isolate;
 use super::*;
+use crate::world::facts::CellFacts;
 
 fn sizes(stage: &Stage) -> Vec<(&str, usize)> {
     let cells = stage.world.cells.iter();
     cells
         .map(|(name, facts)| (name.as_str(), facts.roster.members.len()))
+        .collect()
+}
+
+/// The UIDs of each cell's members.
+fn members(stage: &Stage) -> BTreeMap<String, Vec<String>> {
+    let cells = stage.world.cells.iter();
+    let members = |facts: &CellFacts| {
+        facts
+            .roster
+            .members
+            .iter()
+            .map(|member| member.uid.clone())
+            .collect()
+    };
+    cells
+        .map(|(name, facts)| (name.clone(), members(facts)))
         .collect()
 }
 
@@ -60,6 +77,42 @@ fn a_zone_that_outgrows_a_cell_is_divided_and_the_agents_that_move_are_told() {
     stage.look();
     let settled = stage.look();
     assert_eq!(settled.actions, [], "nothing is left to do");
+}
+
+/// The watch of a large zone shows cells in the order of their writes, and the planner looks in between.
+#[test]
+fn cells_that_are_seen_one_after_the_other_keep_the_members_that_were_planned() {
+    let mut stage = Stage::with_nodes(1);
+    grow(&mut stage, 1);
+    stage.go(1, &[]);
+    let first = stage.world.cells["default"].clone();
+    grow(&mut stage, 200);
+    stage.go(20, &[]);
+    let planned = members(&stage);
+    let expected = [
+        ("default", 36),
+        ("default.1", 64),
+        ("default.2", 64),
+        ("default.3", 36),
+    ];
+    assert_eq!(sizes(&stage), expected);
+    // A new cell is not seen yet, and the first one as it was before the others came.
+    let mut stage = Stage::with_nodes(1);
+    grow(&mut stage, 1);
+    stage.go(1, &[]);
+    grow(&mut stage, 200);
+    stage.now = 20;
+    stage.look();
+    stage.world.cells.remove("default.2");
+    stage.world.cells.insert("default".to_owned(), first);
+    stage.look();
+    let mut seen = members(&stage);
+    seen.insert("default".to_owned(), planned["default"].clone());
+    assert_eq!(seen, planned);
+    // What is not seen for long was not written.
+    stage.world.cells.remove("default.2");
+    stage.go(60, &[]);
+    assert_eq!(sizes(&stage).iter().map(|(_, size)| size).sum::<usize>(), 200);
 }
 
 #[test]
