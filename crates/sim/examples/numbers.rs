@@ -21,6 +21,7 @@ use evenkeel_sim::script::{Bursts, Network, SECOND};
 use evenkeel_sim::zones::measured::{measure, reporters};
 use evenkeel_sim::{Fault, Group, Script, Step};
 use std::collections::BTreeMap;
+use std::str::FromStr;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
@@ -62,16 +63,10 @@ fn main() {
             "--rows",
             "detection,reporter,loss,traffic,outage,mass,reports,changes,reporters,false",
         ),
-        sizes: list("--sizes", "3,5,7,11,16,20,32,64")
-            .iter()
-            .filter_map(|size| size.parse().ok())
-            .collect(),
+        sizes: parsed(&list("--sizes", "3,5,7,11,16,20,32,64")),
         deaths: number("--deaths", 100),
         hours: number("--hours", 10),
-        losses: list("--losses", "0,10,20,30")
-            .iter()
-            .filter_map(|percent| percent.parse().ok())
-            .collect(),
+        losses: parsed(&list("--losses", "0,10,20,30")),
         first: number("--first", 0),
     };
     println!(
@@ -90,6 +85,10 @@ fn main() {
             }
         }
     }
+}
+
+fn parsed<T: FromStr>(texts: &[String]) -> Vec<T> {
+    texts.iter().filter_map(|text| text.parse().ok()).collect()
 }
 
 fn measured(row: &str, size: usize, settings: &Settings) -> Vec<Row> {

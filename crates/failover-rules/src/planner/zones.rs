@@ -22,7 +22,7 @@ const POLICY_STATUS_MS: u64 = 10_000;
 /// some seconds later.
 const PLANNED_MS: u64 = 30_000;
 
-/// Who is at home in a cell by a roster that was planned and has not been seen since.
+/// The members of a roster that was planned and has not been seen since.
 ///
 /// Cells of a large zone are written one after the other, and seen so, while the planner goes on. By what it
 /// has seen alone, members of cells that are on their way would be newcomers and get other cells.
@@ -147,22 +147,13 @@ impl Planner {
             .collect();
         for (number, uids) in &division.cells {
             let leaving = leaving(*number, &home, published);
-            let staying: BTreeSet<&String> = uids.iter().chain(leaving).collect();
-            let members = staying
-                .into_iter()
-                .filter_map(|uid| all.get(uid).cloned())
-                .collect();
+            let uids: BTreeSet<&String> = uids.iter().chain(leaving).collect();
+            let members = uids.into_iter().filter_map(|uid| all.get(uid).cloned()).collect();
             let facts = published.get(number).copied();
             let object = cell_object_name(zone, *number);
             let named = facts.map_or(&[][..], |facts| &facts.roster.contacts);
             let contacts = contacts((&object, *number), named, &division.cells, &all);
-            self.publish_cell(
-                cluster,
-                (zone, *number, uids),
-                facts,
-                ((members, contacts), now),
-                plan,
-            );
+            self.publish_cell(cluster, (zone, *number), facts, ((members, contacts), now), plan);
         }
     }
 
@@ -205,8 +196,16 @@ impl Planner {
             }
             zone.cells.insert(*number, uids);
         }
+        // A member that came to be listed after it was planned that its cell changes keeps the others there.
+        let waiting = zone.waiting.iter().filter_map(|number| zone.cells.get(number));
+        let stay: BTreeSet<String> = waiting.flatten().chain(&zone.listed).cloned().collect();
         for ((_, number), planned) in self.planned.iter().filter(|((zone, _), _)| zone == name) {
-            zone.cells.insert(*number, planned.uids.clone());
+            let seen = zone.cells.remove(number).unwrap_or_default();
+            let uids = planned
+                .uids
+                .iter()
+                .filter(|uid| seen.contains(*uid) || !stay.contains(*uid));
+            zone.cells.insert(*number, uids.cloned().collect());
         }
         zone
     }
@@ -214,7 +213,7 @@ impl Planner {
     fn publish_cell(
         &mut self,
         cluster: &Cluster,
-        (zone, number, uids): (&str, u32, &BTreeSet<String>),
+        (zone, number): (&str, u32),
         published: Option<&CellFacts>,
         ((members, contacts), now): ((Vec<RosterMember>, Vec<RosterContact>), Millis),
         plan: &mut Plan,
@@ -270,7 +269,7 @@ impl Planner {
             // It is planned again until its write succeeds.
             let before = self.planned.get(&cell).filter(|before| before.version == version);
             let since = before.map_or(now, |before| before.since);
-            let uids = uids.clone();
+            let uids = roster.members.iter().map(|member| member.uid.clone()).collect();
             self.planned.insert(cell, Planned { version, uids, since });
             plan.actions.push(Action::PublishCell {
                 zone: zone.to_owned(),

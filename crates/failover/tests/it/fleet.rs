@@ -263,8 +263,9 @@ impl Fleet {
                 wrong.entry(of).or_default().push(name);
             }
             println!(
-                "{:5.1} s, not yet {what} of {}:",
+                "{:5.1} s: {} of {} are not yet {what}",
                 began.elapsed().as_secs_f64(),
+                wrong.values().map(Vec::len).sum::<usize>(),
                 self.names.len()
             );
             for ((wanted, state), names) in &wrong {

@@ -87,8 +87,8 @@ fn cells_that_are_seen_one_after_the_other_keep_the_members_that_were_planned() 
     stage.go(1, &[]);
     let first = stage.world.cells["default"].clone();
     grow(&mut stage, 200);
-    stage.go(20, &[]);
-    let planned = members(&stage);
+    stage.now = 20;
+    stage.look();
     let expected = [
         ("default", 36),
         ("default.1", 64),
@@ -96,13 +96,8 @@ fn cells_that_are_seen_one_after_the_other_keep_the_members_that_were_planned() 
         ("default.3", 36),
     ];
     assert_eq!(sizes(&stage), expected);
+    let planned = members(&stage);
     // A new cell is not seen yet, and the first one as it was before the others came.
-    let mut stage = Stage::with_nodes(1);
-    grow(&mut stage, 1);
-    stage.go(1, &[]);
-    grow(&mut stage, 200);
-    stage.now = 20;
-    stage.look();
     stage.world.cells.remove("default.2");
     stage.world.cells.insert("default".to_owned(), first);
     stage.look();
@@ -113,6 +108,21 @@ fn cells_that_are_seen_one_after_the_other_keep_the_members_that_were_planned() 
     stage.world.cells.remove("default.2");
     stage.go(60, &[]);
     assert_eq!(sizes(&stage).iter().map(|(_, size)| size).sum::<usize>(), 200);
+}
+
+#[test]
+fn a_move_that_was_planned_and_not_written_waits_when_a_member_comes_to_be_listed() {
+    let mut stage = Stage::with_nodes(64);
+    grow(&mut stage, 64);
+    stage.go(1, &[]);
+    grow(&mut stage, 65);
+    stage.look();
+    let moved = stage.world.cells.remove("default.1").unwrap();
+    let listed = &moved.roster.members[0];
+    stage.convict(&listed.name);
+    stage.look();
+    assert!(stage.planner.listed_since.contains_key(&listed.uid));
+    assert_eq!(sizes(&stage), [("default", 64)]);
 }
 
 #[test]
