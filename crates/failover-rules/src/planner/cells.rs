@@ -7,8 +7,8 @@
 //! | what happens | what follows |
 //! |---|---|
 //! | a newcomer | joins the smallest cell; of several, the one with the fewest members of its rack |
-//! | all cells are full | the cell with the lowest number that may be changed is divided into two halves |
-//! | all cells are full and none may be changed | newcomers wait without a cell until three can found one |
+//! | all cells are full | of the cell with the lowest number that may be divided, half of those who are not listed move to a new one |
+//! | all cells are full and none may be divided | newcomers wait without a cell until three can found one |
 //! | a cell is smaller than [`SMALLEST`] | it is merged with the smallest other one; above [`LARGEST`] together, the two share their members evenly |
 //! | a member is listed | for [`MOVES_WAIT_MS`] nobody of its cell moves; the listed member itself never does |
 //!
@@ -104,6 +104,17 @@ impl Work<'_> {
         !self.zone.waiting.contains(&cell)
     }
 
+    fn unlisted(&self, cell: u32) -> usize {
+        let members = self.cells.get(&cell).into_iter().flatten();
+        members.filter(|uid| !self.zone.listed.contains(*uid)).count()
+    }
+
+    /// Half of those who are not listed move, and both halves must be cells. Whoever is listed stays, and
+    /// needs the other half: only members that reach the API server can report that a cut-off member lives.
+    fn may_be_divided(&self, cell: u32) -> bool {
+        self.may_change(cell) && self.unlisted(cell) >= 2 * SMALLEST
+    }
+
     /// The lowest number that no cell with members has.
     fn free_number(&self) -> u32 {
         let is_free = |number: &u32| self.size(*number) == 0;
@@ -121,11 +132,9 @@ impl Work<'_> {
         while let Some(cell) = self
             .founded()
             .into_iter()
-            .find(|cell| self.size(*cell) > LARGEST && self.may_change(*cell))
+            .find(|cell| self.size(*cell) > LARGEST && self.may_be_divided(*cell))
         {
-            if !self.split(cell) {
-                return;
-            }
+            self.split(cell);
         }
     }
 
@@ -156,7 +165,10 @@ impl Work<'_> {
         if let Some(cell) = self.smallest_with_room(uid) {
             return Some(cell);
         }
-        let full = self.founded().into_iter().find(|cell| self.may_change(*cell))?;
+        let full = self
+            .founded()
+            .into_iter()
+            .find(|cell| self.may_be_divided(*cell))?;
         self.split(full);
         self.smallest_with_room(uid)
     }
@@ -170,11 +182,10 @@ impl Work<'_> {
         with_room.min_by_key(|cell| (self.size(*cell), self.of_rack(*cell, rack), *cell))
     }
 
-    /// Moves half of a cell to a new one; `false` if nobody can move.
-    fn split(&mut self, cell: u32) -> bool {
-        let half = self.size(cell) / 2;
+    fn split(&mut self, cell: u32) {
+        let half = self.unlisted(cell) / 2;
         let number = self.free_number();
-        self.move_members(cell, number, half) > 0
+        self.move_members(cell, number, half);
     }
 
     /// Moves up to `count` members that are not listed, of each rack in turn, so that a rack is spread over

@@ -135,6 +135,36 @@ fn a_listed_member_never_moves() {
     }
 }
 
+/// Those who reach the API server report for the others: if all of them left, nobody would.
+#[rstest]
+#[case(31, [48, 17])]
+#[case(32, [48, 17])]
+#[case(33, [64, 0])]
+#[case(64, [64, 0])]
+fn half_of_those_who_are_not_listed_stay_with_those_who_are(
+    #[case] listed: usize,
+    #[case] cells: [usize; 2],
+) {
+    let mut now = published(&zone(64, 1));
+    now.listed = (0..listed).map(uid).collect();
+    now.present = zone(65, 1).present;
+    let division = divide(&now);
+    let size = |number: u32| division.cells.get(&number).map_or(0, BTreeSet::len);
+    assert_eq!([size(0), size(1)], cells);
+    assert_eq!(division.without_cell.len(), 65 - cells[0] - cells[1]);
+    assert!(now.listed.is_subset(&division.cells[&0]));
+}
+
+#[test]
+fn where_one_full_cell_cannot_be_divided_another_one_is() {
+    let mut now = published(&zone(128, 1));
+    now.listed = now.cells[&0].clone();
+    now.present = zone(129, 1).present;
+    let division = divide(&now);
+    assert_eq!(sizes(&division), [64, 33, 32]);
+    assert_eq!(division.without_cell, BTreeSet::new());
+}
+
 /// Else it would stay behind alone, and nobody could vouch for it.
 #[test]
 fn a_cell_with_a_listed_member_is_not_merged() {

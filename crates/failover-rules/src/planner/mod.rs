@@ -57,6 +57,9 @@ pub struct Planner {
     policies_looked_at: Option<Millis>,
     /// Since when members have had an incident or a latch, by UID.
     listed_since: BTreeMap<String, Millis>,
+    /// By zone and number, since when a cell has had, without a break, a member that came to be listed
+    /// lately.
+    listed_lately: BTreeMap<(String, u32), Millis>,
     /// By name of their object, what is known of cells' rosters.
     rosters: BTreeMap<String, Progress>,
     /// By zone and number, cells' rosters that were planned and have not been seen since.
@@ -108,6 +111,7 @@ impl Planner {
             closing: BTreeMap::new(),
             policies_looked_at: None,
             listed_since: BTreeMap::new(),
+            listed_lately: BTreeMap::new(),
             rosters: BTreeMap::new(),
             planned: BTreeMap::new(),
             sound_keys: SoundKeys::default(),

@@ -206,7 +206,7 @@ impl Progress {
         (learners, self.unsettled && late(&self.voters_since))
     }
 
-    fn version_age(&self, now: Millis) -> u64 {
+    pub(super) fn version_age(&self, now: Millis) -> u64 {
         self.version.map_or(u64::MAX, |(_, since)| now.since(since))
     }
 }

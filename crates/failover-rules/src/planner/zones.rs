@@ -22,6 +22,10 @@ const POLICY_STATUS_MS: u64 = 10_000;
 /// some seconds later.
 const PLANNED_MS: u64 = 30_000;
 
+/// For so long a new leader writes no roster of a zone that has cells: what its predecessor wrote last may
+/// not be seen yet, and members of a cell that is not seen would get other cells.
+pub(super) const NEW_TERM_MS: u64 = 3_000;
+
 /// The members of a roster that was planned and has not been seen since.
 ///
 /// Cells of a large zone are written one after the other, and seen so, while the planner goes on. By what it
@@ -69,14 +73,16 @@ impl Planner {
             of_zone.insert(facts.number, facts);
             zones.entry(facts.zone.clone()).or_insert_with(|| {
                 plan.complaints.push(format!(
-                    "ZoneHealth {}: no node with an agent is in zone {:?}; delete it if the zone is gone",
+                    "ZoneHealth {}: no node with an agent is in zone {:?}; it is deleted when that has lasted for {} minutes",
                     cell_object_name(&facts.zone, facts.number),
-                    facts.zone
+                    facts.zone,
+                    MOVES_WAIT_MS / 60_000
                 ));
                 Candidates::default()
             });
         }
-        self.note_listed(cluster, now);
+        let unseen = unseen_cells(cluster);
+        self.note_listed(cluster, &unseen, now);
         self.rosters
             .retain(|object, _| cluster.cells.contains_key(object));
         for (object, facts) in &cluster.cells {
@@ -88,32 +94,48 @@ impl Planner {
             let seen = seen.map(|facts| facts.roster.version);
             seen.is_none_or(|seen| seen < planned.version) && now.since(planned.since) < PLANNED_MS
         });
+        let is_new = self
+            .leads_since
+            .is_none_or(|since| now.since(since) < NEW_TERM_MS);
         for (zone, candidates) in zones {
             let published = published.remove(zone.as_str()).unwrap_or_default();
-            self.publish_zone(cluster, (&zone, candidates), &published, now, plan);
+            if published.is_empty() || !is_new {
+                self.publish_zone(cluster, (&zone, candidates), (&published, &unseen), now, plan);
+            }
         }
     }
 
-    /// Remembers since when members have been listed.
-    fn note_listed(&mut self, cluster: &Cluster, now: Millis) {
-        let members = cluster.cells.values().flat_map(|facts| &facts.roster.members);
-        let listed: BTreeSet<&str> = members
-            .map(|member| member.uid.as_str())
-            .filter(|uid| self.is_listed(uid))
-            .collect();
-        let mut since = std::mem::take(&mut self.listed_since);
-        since.retain(|uid, _| listed.contains(uid.as_str()));
-        for uid in listed {
-            since.entry(uid.to_owned()).or_insert(now);
+    /// Remembers since when members have been listed, and since when each cell has had, without a break, a
+    /// member that came to be listed lately.
+    fn note_listed(&mut self, cluster: &Cluster, unseen: &Unseen<'_>, now: Millis) {
+        let seen = cluster
+            .cells
+            .values()
+            .map(|facts| (&facts.zone, facts.number, &facts.roster));
+        let gone = unseen
+            .iter()
+            .map(|((zone, number), roster)| (zone, *number, *roster));
+        let (mut listed, mut lately) = (BTreeMap::new(), BTreeMap::new());
+        for (zone, number, roster) in seen.chain(gone) {
+            let members = roster.members.iter().map(|member| &member.uid);
+            for uid in members.filter(|uid| self.is_listed(uid)) {
+                let since = self.listed_since.get(uid).copied().unwrap_or(now);
+                listed.insert(uid.clone(), since);
+                if now.since(since) < MOVES_WAIT_MS {
+                    let cell = (zone.clone(), number);
+                    let began = self.listed_lately.get(&cell).copied().unwrap_or(now);
+                    lately.insert(cell, began);
+                }
+            }
         }
-        self.listed_since = since;
+        (self.listed_since, self.listed_lately) = (listed, lately);
     }
 
     fn publish_zone(
         &mut self,
         cluster: &Cluster,
         (zone, mut candidates): (&str, Candidates),
-        published: &BTreeMap<u32, &CellFacts>,
+        (published, unseen): (&BTreeMap<u32, &CellFacts>, &Unseen<'_>),
         now: Millis,
         plan: &mut Plan,
     ) {
@@ -131,12 +153,12 @@ impl Planner {
             .map(|member| (member.uid.clone(), member))
             .collect();
         candidates.racks.retain(|uid, _| all.contains_key(uid));
-        let division = divide(&self.state_of((zone, published), candidates.racks, now));
+        let division = divide(&self.state_of(zone, (published, unseen), candidates.racks, now));
         plan.without_cell += division.without_cell.len();
         if !division.without_cell.is_empty() {
             plan.complaints.push(format!(
-                "zone {zone:?}: no cell has room for {} node(s) now, so that only Kubernetes cares for them; it has within {} minutes, \
-                 or when three wait",
+                "zone {zone:?}: no cell has room for {} node(s) now, so that only Kubernetes cares for them; it has within {} minutes \
+                 unless most members of full cells are down or cut off, or when three wait",
                 division.without_cell.len(),
                 MOVES_WAIT_MS / 60_000
             ));
@@ -173,41 +195,48 @@ impl Planner {
     /// The zone's cells as they are published or on their way, with what keeps members where they are.
     fn state_of(
         &self,
-        (name, published): (&str, &BTreeMap<u32, &CellFacts>),
+        name: &str,
+        (published, unseen): (&BTreeMap<u32, &CellFacts>, &Unseen<'_>),
         present: BTreeMap<String, String>,
         now: Millis,
     ) -> cells::Zone {
-        let mut zone = cells::Zone {
-            present,
-            ..cells::Zone::default()
+        let of_zone = |number: u32| (name.to_owned(), number);
+        let uids = |roster: &RosterSpec| -> BTreeSet<String> {
+            roster.members.iter().map(|member| member.uid.clone()).collect()
         };
-        for (number, facts) in published {
-            let uids: BTreeSet<String> = facts
-                .roster
-                .members
-                .iter()
-                .map(|member| member.uid.clone())
-                .collect();
-            for (uid, since) in uids.iter().filter_map(|uid| self.listed_since.get_key_value(uid)) {
-                zone.listed.insert(uid.clone());
-                if now.since(*since) < MOVES_WAIT_MS {
-                    zone.waiting.insert(*number);
-                }
-            }
-            zone.cells.insert(*number, uids);
-        }
+        let seen = published
+            .iter()
+            .map(|(number, facts)| (*number, uids(&facts.roster)));
+        let mut cells: cells::Cells = seen.collect();
+        // Somebody deleted the object. Its members are at home there until they are seen in another cell.
+        let elsewhere: BTreeSet<String> = cells.values().flatten().cloned().collect();
+        let unseen = unseen.range(of_zone(0)..=of_zone(u32::MAX));
+        cells.extend(unseen.map(|((_, number), roster)| (*number, &uids(roster) - &elsewhere)));
+        let members: BTreeSet<String> = cells.values().flatten().cloned().collect();
+        let is_listed = |uid: &String| self.listed_since.contains_key(uid);
+        let waits = |number: &u32| {
+            let since = self.listed_lately.get(&of_zone(*number));
+            since.is_some_and(|since| now.since(*since) < MOVES_WAIT_MS)
+        };
+        let listed: BTreeSet<String> = members.into_iter().filter(is_listed).collect();
+        let waiting: BTreeSet<u32> = cells.keys().copied().filter(waits).collect();
         // A member that came to be listed after it was planned that its cell changes keeps the others there.
-        let waiting = zone.waiting.iter().filter_map(|number| zone.cells.get(number));
-        let stay: BTreeSet<String> = waiting.flatten().chain(&zone.listed).cloned().collect();
-        for ((_, number), planned) in self.planned.iter().filter(|((zone, _), _)| zone == name) {
-            let seen = zone.cells.remove(number).unwrap_or_default();
-            let uids = planned
-                .uids
+        let stay = waiting.iter().filter_map(|number| cells.get(number)).flatten();
+        let stay: BTreeSet<String> = stay.chain(&listed).cloned().collect();
+        for ((_, number), planned) in self.planned.range(of_zone(0)..=of_zone(u32::MAX)) {
+            let seen = cells.remove(number).unwrap_or_default();
+            let newcomers = planned.uids.iter().filter(|uid| !stay.contains(*uid));
+            let remain = seen
                 .iter()
-                .filter(|uid| seen.contains(*uid) || !stay.contains(*uid));
-            zone.cells.insert(*number, uids.cloned().collect());
+                .filter(|uid| planned.uids.contains(*uid) || stay.contains(*uid));
+            cells.insert(*number, newcomers.chain(remain).cloned().collect());
         }
-        zone
+        cells::Zone {
+            cells,
+            present,
+            listed,
+            waiting,
+        }
     }
 
     fn publish_cell(
@@ -219,7 +248,7 @@ impl Planner {
         plan: &mut Plan,
     ) {
         let object = cell_object_name(zone, number);
-        let last = cluster.last_rosters.get(&object);
+        let last = cluster.last_rosters.get(&(zone.to_owned(), number));
         let current = published.map(|facts| &facts.roster);
         let current = current.filter(|roster| roster.has_version()).or(last);
         let shown = published.is_some_and(|facts| facts.shown == Shown::Roster);
@@ -231,7 +260,13 @@ impl Planner {
                  (`evenkeel status`), delete its ZoneHealth, then restart the controllers and the zone's agents"
             ));
         }
-        let is_over = |facts: &CellFacts| number > 0 && facts.roster.members.is_empty() && members.is_empty();
+        let unknown = Progress::default();
+        let progress = self.rosters.get(&object).unwrap_or(&unknown);
+        // The first cell stays for a while: the zone may come back.
+        let is_over = |facts: &CellFacts| {
+            let is_empty = facts.roster.members.is_empty() && members.is_empty();
+            is_empty && (number > 0 || progress.version_age(now) >= MOVES_WAIT_MS)
+        };
         if published.is_none() && members.is_empty() {
             return;
         }
@@ -259,8 +294,6 @@ impl Planner {
         });
         let signs: BTreeMap<String, Signs> = signs.collect();
         let signs = |uid: &str| signs.get(uid).copied().unwrap_or_default();
-        let unknown = Progress::default();
-        let progress = self.rosters.get(&object).unwrap_or(&unknown);
         if let Some(roster) = current {
             name_stuck(&object, roster, (progress, now), &signs, plan);
         }
@@ -334,6 +367,20 @@ impl Planner {
             }
         }
     }
+}
+
+/// The last rosters of cells whose objects are gone.
+type Unseen<'a> = BTreeMap<&'a (String, u32), &'a RosterSpec>;
+
+fn unseen_cells(cluster: &Cluster) -> Unseen<'_> {
+    let seen = cluster
+        .cells
+        .values()
+        .map(|facts| (facts.zone.as_str(), facts.number));
+    let seen: BTreeSet<(&str, u32)> = seen.collect();
+    let all = cluster.last_rosters.iter();
+    all.filter(|((zone, number), _)| !seen.contains(&(zone.as_str(), *number)))
+        .collect()
 }
 
 /// The members of a cell that shall be in another one and are not published there yet: until then they stay,

@@ -248,9 +248,9 @@ pub struct Cluster {
     pub cells: BTreeMap<String, CellFacts>,
     /// What is asked of cells, by object name.
     pub challenges: BTreeMap<String, ChallengeFacts>,
-    /// The last roster of each cell that counted, also of one whose object is gone: the next one is made of
-    /// it.
-    pub last_rosters: BTreeMap<String, RosterSpec>,
+    /// By zone and number, the last roster of each cell that counted, also of one whose object is gone: the
+    /// next one is made of it.
+    pub last_rosters: BTreeMap<(String, u32), RosterSpec>,
     /// What agents say of themselves, by node name.
     pub agents: BTreeMap<String, AgentStatusSpec>,
     /// What agents were told of their cells, by node name: names of ZoneHealth objects.

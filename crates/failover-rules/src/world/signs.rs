@@ -59,6 +59,11 @@ impl Signs {
         self.life.stock_mark = marked.then(|| mark.unwrap_or(now));
     }
 
+    /// Neither a Node nor a Lease is there.
+    pub(super) fn is_empty(&self) -> bool {
+        self.node_uid.is_empty() && self.lease.is_none()
+    }
+
     /// The Node is gone; its Lease may outlive it.
     pub(super) fn node_gone(&mut self) {
         *self = Self {

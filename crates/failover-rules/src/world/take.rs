@@ -95,6 +95,14 @@ impl World {
         if let Some(signs) = self.signs.get_mut(name) {
             signs.node_gone();
         }
+        self.forget_signs(name);
+    }
+
+    /// Names of nodes come and go for ever.
+    fn forget_signs(&mut self, name: &str) {
+        if self.signs.get(name).is_some_and(super::Signs::is_empty) {
+            self.signs.remove(name);
+        }
     }
 
     fn node_lease(&mut self, now: Millis, delta: Delta<Lease>) {
@@ -133,6 +141,7 @@ impl World {
             signs.lease_gone();
             self.publish_life(name);
         }
+        self.forget_signs(name);
     }
 
     fn publish_life(&mut self, name: &str) {
@@ -235,7 +244,8 @@ impl World {
     /// A roster that does not count is no reason to forget the last one that did: whoever may write the
     /// object without having the key changes neither who votes nor the version.
     fn roster(&mut self, now: Millis, (name, uid): (&str, &str), object: &ZoneHealth) -> (RosterSpec, Shown) {
-        let last = self.cluster.last_rosters.get(name).cloned();
+        let cell = (object.spec.zone.clone(), object.spec.cell);
+        let last = self.cluster.last_rosters.get(&cell).cloned();
         // Between the making of the object and its first roster, which names the object's UID.
         let Some(published) = object.spec.published() else {
             return (last.unwrap_or_default(), Shown::Other);
@@ -250,7 +260,7 @@ impl World {
                 for refusal in self.zones.zone_health(now, object, roster) {
                     tracing::warn!(cell = name, %refusal, "roster or evidence refused");
                 }
-                self.cluster.last_rosters.insert(name.to_owned(), shown.clone());
+                self.cluster.last_rosters.insert(cell, shown.clone());
                 return (shown, if present { Shown::Roster } else { Shown::Other });
             }
             // Of an object that was made anew since, or restored, with the same key.
@@ -348,7 +358,11 @@ impl World {
 
     fn forget_zone(&mut self, now: Millis, name: &str) {
         self.zones.gone(now, name);
-        self.cluster.cells.remove(name);
+        if let Some(facts) = self.cluster.cells.remove(name)
+            && facts.roster.members.is_empty()
+        {
+            self.cluster.last_rosters.remove(&(facts.zone, facts.number));
+        }
     }
 
     fn own_lease(&mut self, now: Millis, delta: Delta<Lease>) {

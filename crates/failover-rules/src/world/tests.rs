@@ -160,6 +160,17 @@ fn a_lease_that_is_gone_proves_nothing_any_more() {
     assert_eq!(world.last_signs("n1").lease, None);
 }
 
+/// Whoever may make Nodes and Leases of any name fills no memory.
+#[test]
+fn of_a_node_without_node_and_lease_nothing_is_kept() {
+    let mut world = with_node();
+    world.take(second(7), lease("n1", 10));
+    world.take(second(8), Seen::Node(Delta::Listed(lease_keys(&[]))));
+    assert!(world.signs.contains_key("n1"), "its Lease is there");
+    world.take(second(9), Seen::NodeLease(Delta::Listed(lease_keys(&[]))));
+    assert!(world.signs.is_empty());
+}
+
 fn pod(name: &str, uid: &str, node: &str, ready: &str) -> Seen {
     Seen::Pod(put(json!({
         "metadata": {"namespace": "ns", "name": name, "uid": uid},

@@ -284,6 +284,22 @@ pub(super) fn growth(script: &mut Script, rng: &mut Rng) {
     );
 }
 
+/// A full cell of which so many members are cut off for so long that the others may move, and then the zone
+/// grows.
+pub fn outgrown(cut: usize, seed: u64) -> Script {
+    alone(Group::Growth, seed, "outgrown", |script, rng| {
+        script.zones = vec![66];
+        let at = WARM_UP + 60 * SECOND;
+        for node in 1..=cut {
+            script.add(at + rng.below(5 * SECOND), 800 * SECOND, Fault::CutCloud(node));
+        }
+        for node in 65..=66 {
+            let joins = at + 640 * SECOND + rng.below(30 * SECOND);
+            script.add(joins, SECOND, Fault::Join(node));
+        }
+    })
+}
+
 /// A zone of 3 nodes grows to 70, and shrinks to 10. In between all agents get new keys, or all machines
 /// boot. Nodes that are there die and come back all the time, and for a while a replica of the controller
 /// restarts every 10 s.

@@ -4,7 +4,7 @@ mod cases;
 mod hostile;
 mod random;
 
-pub use cases::{few_links, matrix, split};
+pub use cases::{few_links, matrix, outgrown, split};
 pub use hostile::{Mishap, hostile};
 
 use crate::rng::Rng;

@@ -15,7 +15,7 @@ mod hostile;
 use evenkeel_failover_rules::world::Config;
 use evenkeel_judge::Profile;
 use evenkeel_sim::agreement::{self, History};
-use evenkeel_sim::groups::{matrix, script};
+use evenkeel_sim::groups::{matrix, outgrown, script};
 use evenkeel_sim::zones::Rules;
 use evenkeel_sim::zones::measured::play_by;
 use evenkeel_sim::{Group, run};
@@ -114,6 +114,22 @@ fn a_zone_outgrows_a_cell_in_the_middle_of_faults() {
         trace.iter().any(|line| line.contains(" zone-1.1")),
         "there is a second cell"
     );
+}
+
+/// Whoever is cut off for long needs members that report for it, also when a cell is divided.
+#[test]
+fn a_full_cell_that_is_mostly_cut_off_is_outgrown() {
+    let failing = search(0, 2, |seed| {
+        let cut = [24, 45][usize::try_from(seed).unwrap()];
+        let script = outgrown(cut, seed);
+        let broken = run::play(&script).broken.map(|broken| broken.to_string());
+        let trace = run::trace(&script);
+        let has = |text: &str| trace.iter().find(|line| line.contains(text));
+        let whole = (cut <= 32 && has(" zone-1.1: ").is_none()).then(|| "it is not divided".to_owned());
+        let unheard = has(" is Unknown").or(has(" is Dark"));
+        broken.or(whole).or(unheard.cloned())
+    });
+    assert!(failing.is_empty(), "{failing:?}");
 }
 
 #[test]

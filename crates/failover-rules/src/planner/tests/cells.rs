@@ -3,6 +3,7 @@
 use super::rest::isolate;
 use super::*;
 use crate::world::facts::CellFacts;
+use evenkeel_api::names::ZONE_LABELS;
 
 fn sizes(stage: &Stage) -> Vec<(&str, usize)> {
     let cells = stage.world.cells.iter();
@@ -123,6 +124,117 @@ fn a_move_that_was_planned_and_not_written_waits_when_a_member_comes_to_be_liste
     stage.look();
     assert!(stage.planner.listed_since.contains_key(&listed.uid));
     assert_eq!(sizes(&stage), [("default", 64)]);
+}
+
+/// A merge of which one half was written when a member comes to be listed.
+#[test]
+fn a_cell_that_was_planned_to_end_keeps_its_members_when_one_comes_to_be_listed() {
+    let mut stage = Stage::with_nodes(64);
+    grow(&mut stage, 65);
+    stage.go(3, &[]);
+    let before = stage.world.cells["default.1"].clone();
+    let members = |facts: &CellFacts| {
+        let names = facts.roster.members.iter().map(|member| member.name.clone());
+        names.collect::<Vec<_>>()
+    };
+    for name in &members(&before)[10..] {
+        stage.world.nodes.remove(name);
+    }
+    let mut ending = before;
+    while sizes(&stage) != [("default", 43), ("default.1", 0)] {
+        assert!(stage.now < 30, "{:?}", sizes(&stage));
+        ending = stage.world.cells["default.1"].clone();
+        stage.now += 1;
+        stage.see();
+        stage.renew_all_but(&[]);
+        stage.look();
+    }
+    // The write of the empty roster has failed.
+    let listed = members(&ending)[0].clone();
+    stage.world.cells.insert("default.1".to_owned(), ending);
+    stage.convict(&listed);
+    stage.look();
+    assert!(stage.planner.listed_since.contains_key(&format!("u-{listed}")));
+    assert_eq!(sizes(&stage)[1], ("default.1", 10));
+}
+
+/// Somebody deletes the object of one of several cells: its members are no newcomers.
+#[test]
+fn members_of_a_cell_whose_object_is_gone_stay_together() {
+    let mut stage = Stage::with_nodes(1);
+    grow(&mut stage, 200);
+    stage.go(20, &[]);
+    let before = members(&stage);
+    assert_eq!(before.len(), 4);
+    let listed = before["default.1"][0].clone();
+    stage.convict(listed.trim_start_matches("u-"));
+    stage.go(21, &[]);
+    let since = stage.planner.listed_since[&listed];
+    let gone = stage.world.cells.remove("default.1").unwrap();
+    let version = gone.roster.version;
+    stage.world.last_rosters.insert((gone.zone, 1), gone.roster);
+    stage.go(25, &[]);
+    assert_eq!(members(&stage), before);
+    assert!(stage.world.cells["default.1"].roster.version > version);
+    assert_eq!(stage.planner.listed_since[&listed], since);
+    // One that has ended leaves nothing behind: who was seen in another cell since is at home there.
+    let there = stage.world.cells["default"].roster.clone();
+    stage.world.last_rosters.insert(("default".to_owned(), 7), there);
+    stage.go(30, &[]);
+    assert_eq!(members(&stage), before);
+}
+
+/// What the former leader wrote last is seen a moment after the new one leads.
+#[test]
+fn a_new_leader_moves_nobody_until_what_was_written_before_is_seen() {
+    let mut stage = Stage::with_nodes(1);
+    stage.go(1, &[]);
+    let first = stage.world.cells["default"].clone();
+    grow(&mut stage, 200);
+    stage.go(20, &[]);
+    let written = stage.world.cells.clone();
+    stage.restart();
+    stage.world.cells.remove("default.2");
+    stage.world.cells.insert("default".to_owned(), first);
+    let before = members(&stage);
+    stage.go(22, &[]);
+    assert_eq!(members(&stage), before);
+    stage.world.cells = written;
+    let all = members(&stage);
+    stage.go(40, &[]);
+    assert_eq!(members(&stage), all);
+}
+
+/// One member after the other comes to be listed, and at every moment one was lately.
+#[test]
+fn a_newcomer_waits_for_ten_minutes_and_no_longer() {
+    let mut stage = Stage::with_nodes(64);
+    stage.go(10, &[]);
+    stage.convict("n3");
+    stage.go(14, &[]);
+    let since = stage.planner.listed_since["u-n3"];
+    stage.go(300, &[]);
+    stage.convict("n4");
+    grow(&mut stage, 65);
+    stage.go(590, &[]);
+    assert_eq!(sizes(&stage), [("default", 64)]);
+    stage.go(620, &[]);
+    assert!(stage.planner.listed_since["u-n4"].since(since) > 280_000);
+    assert_eq!(sizes(&stage), [("default", 33), ("default.1", 32)]);
+}
+
+/// A node may change the label that names its zone as often as it likes.
+#[test]
+fn cells_of_zones_that_nobody_is_in_any_more_end() {
+    let mut stage = Stage::with_nodes(3);
+    stage.go(1, &[]);
+    for number in 0..50 {
+        let labels = [(ZONE_LABELS[0].to_owned(), format!("zone-{number}"))];
+        stage.node("n1").labels = labels.into();
+        stage.go(stage.now + 60, &[]);
+        assert!(stage.world.cells.len() <= 13, "{:?}", sizes(&stage));
+    }
+    assert!(stage.world.cells.contains_key("default") && stage.world.cells.contains_key("zone-49"));
 }
 
 #[test]

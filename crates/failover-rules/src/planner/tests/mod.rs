@@ -10,6 +10,7 @@ use super::Planner;
 use super::action::{About, Action, NodeRef, Plan};
 use super::incident::{recorded, time};
 use super::roster::{SoundKeys, member};
+use super::zones::NEW_TERM_MS;
 use crate::world::facts::{
     CellFacts, ChallengeFacts, Cluster, Drawn, IncidentFacts, NodeFacts, Owner, PodFacts, PodRef,
     PolicyFacts, Shown, Status, TaintRef,
@@ -97,6 +98,8 @@ impl Stage {
             decisions: BTreeMap::new(),
             now: 0,
         };
+        // The term has lasted for a while.
+        stage.planner.leads_since = Some(Millis(START - NEW_TERM_MS));
         stage.see();
         let mut members = Vec::new();
         for number in 1..=count {

@@ -232,7 +232,8 @@ fn a_roster_that_went_back_before_this_term_is_replaced() {
         ..shown.roster.clone()
     };
     (shown.roster, shown.shown) = (last.clone(), Shown::Other);
-    stage.world.last_rosters.insert("default".to_owned(), last);
+    let cell = ("default".to_owned(), 0);
+    stage.world.last_rosters.insert(cell, last);
     stage.go(1, &[]);
     assert_eq!(stage.world.cells["default"].roster.version, 8);
 }
@@ -263,10 +264,8 @@ fn a_cell_whose_object_is_gone_goes_on_with_its_last_roster() {
     let mut gone = stage.world.cells.remove("default").unwrap().roster;
     gone.members[2].learner = true;
     gone.version = 7;
-    stage
-        .world
-        .last_rosters
-        .insert("default".to_owned(), gone.clone());
+    let cell = ("default".to_owned(), 0);
+    stage.world.last_rosters.insert(cell, gone.clone());
     stage.look();
     let again = &stage.world.cells["default"].roster;
     assert_eq!((again.version, &again.members), (8, &gone.members));
