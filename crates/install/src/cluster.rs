@@ -105,30 +105,28 @@ impl Named {
         }
     }
 
-    /// Every object of its kind that is part of the installation in this namespace.
-    pub(crate) async fn parts(&self, client: &Client, installation: &str) -> kube::Result<Vec<Self>> {
+    /// Every object of its kind that is part of an installation, and the namespace of that.
+    pub(crate) async fn marked(&self, client: &Client) -> kube::Result<Vec<(Self, String)>> {
         let all: Api<DynamicObject> = Api::all_with(client.clone(), &self.resource);
-        let marked = ListParams::default().labels(&format!("{INSTALLATION}={installation}"));
-        match all.list_metadata(&marked).await {
+        match all
+            .list_metadata(&ListParams::default().labels(INSTALLATION))
+            .await
+        {
             Ok(found) => Ok(found
                 .into_iter()
-                .map(|object| Self {
-                    resource: self.resource.clone(),
-                    namespace: object.namespace(),
-                    name: object.name_any(),
+                .map(|object| {
+                    let named = Self {
+                        resource: self.resource.clone(),
+                        namespace: object.namespace(),
+                        name: object.name_any(),
+                    };
+                    (named, object.labels()[INSTALLATION].clone())
                 })
                 .collect()),
             // No such kind: an old server, or one of ours that is gone.
             Err(kube::Error::Api(status)) if status.code == 404 => Ok(Vec::new()),
             Err(error) => Err(error),
         }
-    }
-
-    /// All objects of its kind, in all namespaces, that are part of any installation.
-    pub(crate) async fn marked(&self, client: &Client) -> kube::Result<Vec<Value>> {
-        let all: Api<DynamicObject> = Api::all_with(client.clone(), &self.resource);
-        let found = all.list(&ListParams::default().labels(INSTALLATION)).await?;
-        found.into_iter().map(to_value).collect()
     }
 
     /// All objects of its kind in its namespace.

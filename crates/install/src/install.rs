@@ -2,9 +2,7 @@
 
 use crate::cluster::{Named, apply, said};
 use crate::error::InstallError;
-use crate::objects::{
-    AGENT, AGENT_SETTINGS, CONTROLLER, INSTALLATION, Options, ROSTER_SECRET, objects, options_of,
-};
+use crate::objects::{AGENT, AGENT_SETTINGS, CONTROLLER, Options, ROSTER_SECRET, objects, options_of};
 use crate::rollout::{Progress, Sight, progress};
 use crate::settings::SettingArgs;
 use crate::{preflight, roster, uninstall};
@@ -35,12 +33,7 @@ pub async fn install(
     shutdown: &CancellationToken,
 ) -> Result<String, InstallError> {
     let mut notes = Vec::from_iter(preflight::version(client).await?);
-    if let Some(home) = preflight::home(client).await? {
-        return Err(InstallError::Refused(format!(
-            "Evenkeel is installed in namespace {home} already: change it with `evenkeel upgrade`, or remove it first with `evenkeel \
-             uninstall --namespace {home}`"
-        )));
-    }
+    refuse_second(client, &options.namespace).await?;
     let is_there = preflight::namespace(client, &options.namespace).await?;
     roster::check(client, &options.namespace).await?;
     let absent = (!is_there).then_some(options.namespace.as_str());
@@ -83,24 +76,23 @@ pub(crate) async fn upgrade(
     shutdown: &CancellationToken,
 ) -> Result<String, InstallError> {
     let mut notes = Vec::from_iter(preflight::version(client).await?);
-    let Some(home) = preflight::home(client).await? else {
-        return Err(InstallError::Refused(
-            "Evenkeel is not installed on this cluster: use `evenkeel install`".to_owned(),
-        ));
+    let homes = preflight::homes(client).await?;
+    let mut one = homes.iter().cloned();
+    let home = match (one.next(), one.next()) {
+        (Some(home), None) => home,
+        (None, _) => {
+            return Err(InstallError::Refused(
+                "Evenkeel is not installed on this cluster: use `evenkeel install`".to_owned(),
+            ));
+        }
+        (Some(_), Some(_)) => return Err(InstallError::Refused(preflight::several(&homes))),
     };
     if let Some(other) = settings.namespace.as_ref().filter(|other| **other != home) {
         return Err(InstallError::Refused(format!(
             "Evenkeel is installed in namespace {home}, and an installation stays where it is: to move it to {other}, uninstall it first"
         )));
     }
-    let read = |kind: &str, name: &str| {
-        let named = Named::new("apps/v1", kind, Some(&home), name);
-        async move { named.get(client).await.map_err(InstallError::reading(&named)) }
-    };
-    let (deployment, daemon_set) = (
-        read("Deployment", CONTROLLER).await?,
-        read("DaemonSet", AGENT).await?,
-    );
+    let (deployment, daemon_set) = workloads(client, &home).await?;
     let before = options_of(&deployment.unwrap_or_default(), &daemon_set.unwrap_or_default());
     let usual = Options {
         namespace: home.clone(),
@@ -146,6 +138,35 @@ pub(crate) async fn upgrade(
         options.profile
     );
     Ok(text)
+}
+
+/// Refuses where Evenkeel is installed already. Marks without workloads are what an interrupted installation
+/// has left: it can be repeated.
+async fn refuse_second(client: &Client, namespace: &str) -> Result<(), InstallError> {
+    let homes = preflight::homes(client).await?;
+    let elsewhere = homes.iter().find(|home| *home != namespace);
+    let here = homes.get(namespace);
+    let home = match (elsewhere, here) {
+        (Some(home), _) => home,
+        (None, Some(home)) if workloads(client, home).await? != (None, None) => home,
+        (None, _) => return Ok(()),
+    };
+    Err(InstallError::Refused(format!(
+        "Evenkeel is installed in namespace {home} already: change or mend it with `evenkeel upgrade`, or remove it first with `evenkeel \
+         uninstall --namespace {home}`"
+    )))
+}
+
+/// The Deployment of the controller and the DaemonSet of the agents.
+async fn workloads(client: &Client, namespace: &str) -> Result<(Option<Value>, Option<Value>), InstallError> {
+    let read = async |kind: &str, name: &str| {
+        let named = Named::new("apps/v1", kind, Some(namespace), name);
+        named.get(client).await.map_err(InstallError::reading(&named))
+    };
+    Ok((
+        read("Deployment", CONTROLLER).await?,
+        read("DaemonSet", AGENT).await?,
+    ))
 }
 
 /// Objects that were not there before, in their order.
@@ -345,13 +366,11 @@ pub(crate) async fn all_parts(
     for object in objects {
         let named = Named::of(object);
         if kinds.insert(named.kind().to_owned()) {
-            let found = named.parts(client, namespace).await;
-            parts.extend(found.map_err(InstallError::reading(format!(
-                "objects of kind {} with the label {INSTALLATION}={namespace}",
-                named.kind()
-            )))?);
+            parts.extend(preflight::marked(client, &named).await?);
         }
     }
+    parts.retain(|(_, home)| home == namespace);
+    let mut parts: Vec<Named> = parts.into_iter().map(|(part, _)| part).collect();
     parts.retain(|part| match &part.namespace {
         Some(found) => found == namespace || found == names::NODE_LEASE_NAMESPACE,
         None => part.kind() != "Namespace" || part.name == namespace,

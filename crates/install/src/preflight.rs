@@ -3,13 +3,14 @@
 
 use crate::cluster::{Named, apply, is_forbidden, said};
 use crate::error::InstallError;
-use crate::objects::{AGENT_SETTINGS, CONTROLLER, INSTALLATION, ROSTER_SECRET, WEBHOOK_SECRET};
+use crate::objects::{AGENT_SETTINGS, INSTALLATION, ROSTER_SECRET, WEBHOOK_SECRET};
 use k8s_openapi::api::authorization::v1::{
     ResourceAttributes, SelfSubjectAccessReview, SelfSubjectAccessReviewSpec,
 };
 use kube::api::PostParams;
 use kube::{Api, Client};
 use serde_json::Value;
+use std::collections::BTreeSet;
 
 /// The earliest minor of Kubernetes 1 on which agents are bound to their nodes.
 const EARLIEST: u32 = 31;
@@ -58,38 +59,42 @@ fn judge(major: &str, minor: &str) -> Result<Option<String>, InstallError> {
     }
 }
 
-/// Namespace that Evenkeel is installed in, as the binding of its controller says; `None`: in none.
-pub(crate) async fn home(client: &Client) -> Result<Option<String>, InstallError> {
-    let binding = Named::new(
-        "rbac.authorization.k8s.io/v1",
-        "ClusterRoleBinding",
-        None,
-        CONTROLLER,
-    );
-    let found = binding
-        .get(client)
-        .await
-        .map_err(InstallError::reading(&binding))?;
-    let bound = found
-        .as_ref()
-        .and_then(|found| found["subjects"][0]["namespace"].as_str())
-        .map(str::to_owned);
-    let deployment = Named::new("apps/v1", "Deployment", None, CONTROLLER);
-    // Without its binding an installation is found by its mark.
-    let all = deployment
-        .marked(client)
-        .await
-        .map_err(InstallError::reading(&deployment))?;
-    let mut homes = all.into_iter().filter_map(|found| {
-        let namespace = found["metadata"]["namespace"].as_str()?.to_owned();
-        let is_ours =
-            found["metadata"]["name"] == CONTROLLER && found["metadata"]["labels"][INSTALLATION] == namespace;
-        is_ours.then_some(namespace)
-    });
-    Ok(match bound {
-        Some(bound) => homes.find(|home| *home == bound),
-        None => homes.next(),
-    })
+/// Kinds by whose marks an installation is found. None of them is in a namespace: who may write in one
+/// namespace alone can pretend nothing.
+const MARKED: [(&str, &str); 3] = [
+    ("v1", "Namespace"),
+    ("apiextensions.k8s.io/v1", "CustomResourceDefinition"),
+    ("rbac.authorization.k8s.io/v1", "ClusterRoleBinding"),
+];
+
+/// Namespaces that Evenkeel is installed in, or that an installation was begun in. A Namespace speaks for
+/// itself alone.
+pub(crate) async fn homes(client: &Client) -> Result<BTreeSet<String>, InstallError> {
+    let mut homes = BTreeSet::new();
+    for (api_version, kind) in MARKED {
+        let found = marked(client, &Named::new(api_version, kind, None, "")).await?;
+        let found = found
+            .into_iter()
+            .filter(|(named, home)| kind != "Namespace" || named.name == *home);
+        homes.extend(found.map(|(_, home)| home));
+    }
+    Ok(homes)
+}
+
+/// All objects of a kind that are part of an installation, and the namespace of that.
+pub(crate) async fn marked(client: &Client, kind: &Named) -> Result<Vec<(Named, String)>, InstallError> {
+    let what = format!("objects of kind {} with the label {INSTALLATION}", kind.kind());
+    kind.marked(client).await.map_err(InstallError::reading(what))
+}
+
+/// What is said where objects name more than one installation.
+pub(crate) fn several(homes: &BTreeSet<String>) -> String {
+    let homes: Vec<&str> = homes.iter().map(String::as_str).collect();
+    format!(
+        "objects of Evenkeel name several installations, in the namespaces {}: remove what you do not use with `evenkeel uninstall \
+         --namespace NAME`",
+        homes.join(", ")
+    )
 }
 
 /// Whether a namespace is there; refuses one that somebody else uses.

@@ -400,7 +400,7 @@ async fn nothing_is_left_after_it_was_removed() {
         .await
         .unwrap_err();
     assert!(
-        wrong.to_string().contains("installed in namespace pier, and not in evenkeel-system"),
+        wrong.to_string().contains("installed in namespace pier, and not in evenkeel-system: say so with --namespace"),
         "{wrong}"
     );
 
@@ -544,6 +544,98 @@ async fn without_its_binding_an_installation_is_still_found_and_mended() {
         .await
         .unwrap();
     assert!(cluster.find::<ClusterRoleBinding>(CONTROLLER).await.is_some());
+}
+
+/// A Deployment in a namespace of theirs and a mark on that namespace is all that a tenant can write.
+#[tokio::test]
+async fn a_tenant_cannot_pretend_an_installation() {
+    let cluster = Cluster::new();
+    let labels = json!({INSTALLATION: "tenant"});
+    let tenant = json!({"metadata": {"name": "tenant", "labels": {INSTALLATION: HOME}}});
+    cluster.create::<Namespace>(tenant).await;
+    let template =
+        json!({"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "a", "image": "a"}]}});
+    let deployment = json!({
+        "metadata": {"name": CONTROLLER, "labels": labels},
+        "spec": {"selector": {"matchLabels": {"a": "b"}}, "template": template},
+    });
+    cluster
+        .namespaced("tenant")
+        .create::<Deployment>(deployment)
+        .await;
+    assert!(crate::preflight::homes(&cluster.client).await.unwrap().is_empty());
+    let told = install(&cluster.client, &Options::default(), NO_WAIT, &token()).await;
+    assert!(told.unwrap().contains("is installed"));
+    let homes = crate::preflight::homes(&cluster.client).await.unwrap();
+    assert_eq!(homes.into_iter().collect::<Vec<_>>(), [HOME]);
+    let told = upgrade(&cluster.client, &SettingArgs::default(), NO_WAIT, &token()).await;
+    assert!(told.unwrap().contains("in namespace evenkeel-system"));
+}
+
+#[tokio::test]
+async fn several_installations_are_named_and_one_of_them_can_be_removed() {
+    let cluster = installed(&Options::default()).await;
+    let stray = json!({
+        "metadata": {"name": "stray", "labels": {INSTALLATION: "pier"}},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "view"},
+    });
+    cluster.create::<ClusterRoleBinding>(stray).await;
+    let error = upgrade(&cluster.client, &SettingArgs::default(), NO_WAIT, &token())
+        .await
+        .unwrap_err();
+    assert_eq!(error.exit_code(), 2);
+    let said = error.to_string();
+    assert!(
+        said.contains("in the namespaces evenkeel-system, pier: remove"),
+        "{said}"
+    );
+    let found = crate::doctor::diagnose(&cluster.client).await.unwrap();
+    assert!(found[0].problem.contains("evenkeel-system, pier"), "{found:?}");
+    let wrong = uninstall(&cluster.client, "quay", WAIT, &token())
+        .await
+        .unwrap_err();
+    assert!(
+        wrong
+            .to_string()
+            .contains("evenkeel-system, pier, and not in quay"),
+        "{wrong}"
+    );
+    let told = install(&cluster.client, &Options::default(), NO_WAIT, &token()).await;
+    assert!(
+        told.unwrap_err()
+            .to_string()
+            .contains("in namespace pier already")
+    );
+    // Its binding is not of a kind that the namespace holds, so that there is nothing else to remove.
+    uninstall(&cluster.client, "pier", WAIT, &token()).await.unwrap();
+    upgrade(&cluster.client, &SettingArgs::default(), NO_WAIT, &token())
+        .await
+        .unwrap();
+}
+
+/// What is left of an installation that was killed before its workloads: marks alone.
+#[tokio::test]
+async fn an_installation_without_workloads_can_be_repeated_and_is_an_error_to_the_doctor() {
+    let cluster = installed(&Options::default()).await;
+    let home = cluster.namespaced(HOME);
+    home.delete::<Deployment>(CONTROLLER).await;
+    let half = install(&cluster.client, &Options::default(), NO_WAIT, &token()).await;
+    assert!(
+        half.unwrap_err()
+            .to_string()
+            .contains("is installed in namespace")
+    );
+    home.delete::<DaemonSet>(AGENT).await;
+    let found = crate::doctor::diagnose(&cluster.client).await.unwrap();
+    let install_is_half = |finding: &crate::doctor::findings::Finding| {
+        finding.check == "install"
+            && finding
+                .problem
+                .contains("without Deployment evenkeel-controller and DaemonSet")
+    };
+    assert!(found.iter().any(install_is_half), "{found:#?}");
+    let told = install(&cluster.client, &Options::default(), NO_WAIT, &token()).await;
+    assert!(told.unwrap().contains("is installed in namespace"));
 }
 
 #[tokio::test]

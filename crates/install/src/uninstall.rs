@@ -38,9 +38,11 @@ pub async fn uninstall(
         ..Options::default()
     };
     let objects = objects(&options);
-    if let Some(home) = preflight::home(client).await?.filter(|home| home != namespace) {
+    let homes = preflight::homes(client).await?;
+    if !homes.is_empty() && !homes.contains(namespace) {
+        let homes = Vec::from_iter(homes).join(", ");
         return Err(InstallError::Refused(format!(
-            "Evenkeel is installed in namespace {home}, and not in {namespace}: say --namespace {home}"
+            "Evenkeel is installed in namespace {homes}, and not in {namespace}: say so with --namespace"
         )));
     }
     let parts = all_parts(client, namespace, &objects).await?;

@@ -29,6 +29,8 @@ pub(crate) struct Facts {
     pub(crate) version_refused: Option<String>,
     /// What is installed; `None`: nothing.
     pub(crate) options: Option<Options>,
+    /// Why it cannot be said which installation there is, and what to do.
+    pub(crate) unclear: Option<(String, String)>,
     /// Why an installation would be refused.
     pub(crate) refused: Option<String>,
     /// Evenkeel's namespace.

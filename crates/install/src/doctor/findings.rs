@@ -2,7 +2,7 @@
 
 use super::facts::{Facts, Reach};
 use super::nodes::{agents, clocks, ports, stock_controllers, zones};
-use crate::objects::{CONTROLLER, Options, objects};
+use crate::objects::{AGENT, CONTROLLER, Options, objects};
 use crate::rollout::{Progress, progress};
 use evenkeel_api::names::{self, annotations};
 use serde::Serialize;
@@ -144,13 +144,14 @@ fn readable(facts: &Facts, found: &mut Found) {
 
 fn installed(facts: &Facts, found: &mut Found) {
     let Some(options) = &facts.options else {
-        match &facts.refused {
-            Some(why) => found.error(
+        match (&facts.unclear, &facts.refused) {
+            (Some((why, fix)), _) => found.error("install", why.clone(), fix.clone()),
+            (None, Some(why)) => found.error(
                 "install",
                 format!("evenkeel install would stop: {why}"),
                 "see the reason",
             ),
-            None => found.note(
+            (None, None) => found.note(
                 "install",
                 "Evenkeel is not installed; evenkeel install would be taken",
                 "evenkeel install",
@@ -158,6 +159,15 @@ fn installed(facts: &Facts, found: &mut Found) {
         }
         return;
     };
+    let missing = missing_workloads(facts);
+    if !missing.is_empty() {
+        let namespace = &options.namespace;
+        found.error(
+            "install",
+            format!("Evenkeel is installed in namespace {namespace} without {}", missing.join(" and ")),
+            format!("evenkeel upgrade, which names the flags that it needs, or evenkeel uninstall --namespace {namespace}"),
+        );
+    }
     if options.mode == "observe" {
         found.note(
             "mode",
@@ -264,8 +274,18 @@ fn policies(facts: &Facts, found: &mut Found) {
     }
 }
 
+/// What an installation does not work without and does not have.
+fn missing_workloads(facts: &Facts) -> Vec<String> {
+    let all = [
+        ("Deployment", CONTROLLER, &facts.sight.deployment),
+        ("DaemonSet", AGENT, &facts.sight.daemon_set),
+    ];
+    let missing = all.into_iter().filter(|(_, _, found)| found.is_null());
+    missing.map(|(kind, name, _)| format!("{kind} {name}")).collect()
+}
+
 fn workloads(facts: &Facts, found: &mut Found) {
-    if facts.options.is_none() {
+    if facts.options.is_none() || !missing_workloads(facts).is_empty() {
         return;
     }
     match progress(&facts.sight) {

@@ -108,6 +108,7 @@ fn nothing_is_said_of_an_installation_that_is_well() {
 #[case(|f: &mut Facts| f.version_refused = Some("1.20".to_owned()), Severity::Error, "version", "1.20")]
 #[case(|f: &mut Facts| f.options.as_mut().unwrap().mode = "observe".to_owned(), Severity::Note, "mode", "observe")]
 #[case(|f: &mut Facts| f.namespace = json!({"metadata": {"annotations": {"evenkeel.io/pause": "storm"}}}), Severity::Warning, "pause", "storm")]
+#[case(|f: &mut Facts| f.sight.deployment = Value::Null, Severity::Error, "install", "without Deployment evenkeel-controller")]
 #[case(|f: &mut Facts| f.crds.truncate(5), Severity::Error, "crds", "the cluster has no nodeincidents")]
 #[case(|f: &mut Facts| f.crds[0]["spec"]["versions"][0]["schema"] = json!({}), Severity::Warning, "crds", "another version")]
 #[case(|f: &mut Facts| f.policies.retain(|(_, name)| name != "evenkeel-zonereport"), Severity::Error, "policies", "evenkeel-zonereport")]
@@ -189,6 +190,11 @@ fn before_an_installation_it_is_said_whether_one_would_be_taken() {
         (found.len(), found[0].severity, found[0].check),
         (1, Severity::Note, "install")
     );
+    facts.unclear = Some(("several installations".to_owned(), "uninstall".to_owned()));
+    let found = findings(&facts);
+    assert_eq!((found.len(), found[0].severity), (1, Severity::Error));
+    assert_eq!(found[0].problem, "several installations");
+    facts.unclear = None;
     facts.refused = Some("you may not apply ClusterRole x".to_owned());
     let found = findings(&facts);
     assert_eq!(

@@ -48,9 +48,15 @@ pub(super) async fn facts(client: &Client) -> Result<Facts, InstallError> {
         .one("v1", "ServiceAccount", Some("kube-system"), "node-controller")
         .await
         .is_some();
-    match preflight::home(client).await {
-        Ok(Some(home)) => installed(&mut reader, &mut facts, &home).await,
-        Ok(None) => facts.refused = refusal(client).await,
+    match preflight::homes(client).await {
+        Ok(homes) if homes.len() > 1 => {
+            let fix = "evenkeel uninstall --namespace NAME of what you do not use";
+            facts.unclear = Some((preflight::several(&homes), fix.to_owned()));
+        }
+        Ok(homes) => match homes.first() {
+            Some(home) => installed(&mut reader, &mut facts, home).await,
+            None => facts.refused = refusal(client).await,
+        },
         Err(error) => reader.troubles.push(error.to_string()),
     }
     facts.troubles = reader.troubles;
