@@ -93,13 +93,24 @@ pub(crate) async fn upgrade(
         )));
     }
     let (deployment, daemon_set) = workloads(client, &home).await?;
-    let before = options_of(&deployment.unwrap_or_default(), &daemon_set.unwrap_or_default());
     let usual = Options {
         namespace: home.clone(),
         ..Options::default()
     };
-    let before = before.map_or_else(|| usual.clone(), |before| before.with_images_of(&usual));
-    let options = settings.over(before);
+    let (before, unread) = options_of(
+        &deployment.unwrap_or_default(),
+        &daemon_set.unwrap_or_default(),
+        &usual,
+    );
+    let lacking = settings.lacking(&unread);
+    if !lacking.is_empty() {
+        return Err(InstallError::Refused(format!(
+            "a workload of namespace {home} is missing or was written anew, so that it does not say what Evenkeel was installed with: give \
+             {} (`--controller-nodes none` is possible)",
+            lacking.join(", ")
+        )));
+    }
+    let options = settings.over(before.with_images_of(&usual));
     if options.image != usual.image && settings.image.is_none() {
         notes.push(format!(
             "note: the image stays {}, and this command is of version {}: --image names another",

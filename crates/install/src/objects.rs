@@ -82,18 +82,20 @@ impl Options {
     /// elsewhere stay.
     #[must_use]
     pub fn with_images_of(mut self, usual: &Self) -> Self {
-        let is_built_here = |image: &str, usual: &str| {
-            let name = usual.rsplit_once(':').map_or(usual, |(name, _)| name);
-            image.strip_prefix(name).is_some_and(|rest| rest.starts_with(':'))
-        };
-        if is_built_here(&self.image, &usual.image) {
+        if is_of_build(&self.image, &usual.image) {
             self.image.clone_from(&usual.image);
         }
-        if is_built_here(&self.agent_image, &usual.agent_image) {
+        if is_of_build(&self.agent_image, &usual.agent_image) {
             self.agent_image.clone_from(&usual.agent_image);
         }
         self
     }
+}
+
+/// Whether an image is called as a build of some version of our own calls it.
+fn is_of_build(image: &str, usual: &str) -> bool {
+    let name = usual.rsplit_once(':').map_or(usual, |(name, _)| name);
+    image.strip_prefix(name).is_some_and(|rest| rest.starts_with(':'))
 }
 
 /// The agent's image beside this one: `HOST/evenkeel-agent:1.2` for `HOST/evenkeel:1.2`. A digest names one
@@ -209,32 +211,55 @@ fn rename(value: &mut Value, namespace: &str) {
     }
 }
 
-/// What an installation was installed with, as its Deployment and its DaemonSet say; `None`: they say it not,
-/// because somebody has written them anew.
-pub fn options_of(deployment: &Value, daemon_set: &Value) -> Option<Options> {
+/// What an installation was installed with, as its Deployment and its DaemonSet say (null: it is not there),
+/// and the flags of which neither says the value, because it is missing or was written anew. In `options`
+/// these are as `usual`, and so is the namespace.
+pub fn options_of(deployment: &Value, daemon_set: &Value, usual: &Options) -> (Options, Vec<&'static str>) {
     let container = |object: &Value| object.pointer("/spec/template/spec/containers/0").cloned();
-    let (controller, agent) = (container(deployment)?, container(daemon_set)?);
-    let flag = |flag: &str| {
-        let args = controller["args"].as_array()?;
+    let (controller, agent) = (container(deployment), container(daemon_set));
+    let flag = |container: &Option<Value>, flag: &str| {
+        let args = container.as_ref()?["args"].as_array()?;
         args.iter().find_map(|arg| value_of(arg, flag)).map(str::to_owned)
     };
     let text = |value: &Value| value.as_str().map(str::to_owned);
+    let image =
+        |container: &Option<Value>| container.as_ref().and_then(|container| text(&container["image"]));
     let selector = deployment.pointer("/spec/template/spec/nodeSelector");
     let labels = selector.and_then(Value::as_object).into_iter().flatten();
-    let (mode, profile) = (flag("--mode")?, flag("--profile")?);
+    let mut unread = Vec::new();
+    let mut known = |value: Option<String>, name: &'static str, otherwise: &str| {
+        value.unwrap_or_else(|| {
+            unread.push(name);
+            otherwise.to_owned()
+        })
+    };
+    let mode = known(flag(&controller, "--mode"), "--mode", &usual.mode);
+    let profile = known(flag(&controller, "--profile"), "--profile", &usual.profile);
     let of_the_profile = |zone: &String| profile == "edge" && zone == names::DEFAULT_ZONE;
-    Some(Options {
-        namespace: text(&deployment["metadata"]["namespace"])?,
-        image: text(&controller["image"])?,
-        agent_image: text(&agent["image"])?,
-        zone_default: flag("--zone-default").filter(|zone| !of_the_profile(zone)),
+    let zone = flag(&controller, "--zone-default").or_else(|| flag(&agent, "--zone-default"));
+    // A build of our own names both of its images.
+    let built = image(&controller).filter(|image| is_of_build(image, &usual.image));
+    let of_agent = image(&agent).or(built.map(|_| usual.agent_image.clone()));
+    let options = Options {
+        namespace: usual.namespace.clone(),
+        image: known(image(&controller), "--image", &usual.image),
+        agent_image: known(of_agent, "--agent-image", &usual.agent_image),
+        zone_default: zone.filter(|zone| !of_the_profile(zone)),
         controller_nodes: labels
             .filter(|(key, _)| *key != "kubernetes.io/os")
             .filter_map(|(key, value)| Some((key.clone(), text(value)?)))
             .collect(),
         mode,
         profile,
-    })
+    };
+    if controller.is_none() {
+        unread.push("--controller-nodes");
+        // Both have the same one.
+        if agent.is_none() {
+            unread.push("--zone-default");
+        }
+    }
+    (options, unread)
 }
 
 #[cfg(test)]

@@ -47,13 +47,58 @@ fn what_an_installation_was_told_is_read_back() {
         },
     ] {
         let objects = objects(&options);
+        let usual = Options {
+            namespace: options.namespace.clone(),
+            ..Options::default()
+        };
         let read = options_of(
             find(&objects, "Deployment", CONTROLLER),
             find(&objects, "DaemonSet", AGENT),
+            &usual,
         );
-        assert_eq!(read, Some(options));
+        assert_eq!(read, (options, vec![]));
     }
-    assert_eq!(options_of(&json!({}), &json!({})), None);
+}
+
+/// Of an installation with these settings, by what is there, the flags that have to be given.
+#[rstest]
+#[case(Options::default(), [true, false], &[])]
+#[case(everything(), [true, false], &["--agent-image"])]
+#[case(everything(), [false, true], &["--mode", "--profile", "--image", "--controller-nodes"])]
+#[case(everything(), [false, false],
+    &["--mode", "--profile", "--image", "--agent-image", "--controller-nodes", "--zone-default"])]
+fn what_no_workload_says_is_named(
+    #[case] options: Options,
+    #[case] there: [bool; 2],
+    #[case] expected: &[&str],
+) {
+    let objects = objects(&options);
+    let mut workloads = [
+        find(&objects, "Deployment", CONTROLLER).clone(),
+        find(&objects, "DaemonSet", AGENT).clone(),
+    ];
+    for (workload, _) in workloads.iter_mut().zip(there).filter(|(_, there)| !there) {
+        *workload = Value::Null;
+    }
+    let (read, unread) = options_of(&workloads[0], &workloads[1], &Options::default());
+    assert_eq!(unread, expected);
+    if there != [false, false] {
+        assert_eq!(read.zone_default, options.zone_default, "either says it");
+    }
+}
+
+#[test]
+fn a_deployment_that_somebody_wrote_anew_says_nothing() {
+    let objects = objects(&everything());
+    let mut deployment = find(&objects, "Deployment", CONTROLLER).clone();
+    deployment["spec"]["template"]["spec"]["containers"][0] = json!({"image": "theirs"});
+    let (read, unread) = options_of(
+        &deployment,
+        find(&objects, "DaemonSet", AGENT),
+        &Options::default(),
+    );
+    assert_eq!(unread, ["--mode", "--profile"]);
+    assert_eq!(read.zone_default, everything().zone_default);
 }
 
 #[test]

@@ -81,6 +81,19 @@ impl SettingArgs {
 }
 
 impl SettingArgs {
+    /// Those of these flags that are not given. The agent's image may stand beside the other.
+    pub(crate) fn lacking(&self, flags: &[&'static str]) -> Vec<&'static str> {
+        let is_given = |flag: &str| match flag {
+            "--mode" => self.mode.is_some(),
+            "--profile" => self.profile.is_some(),
+            "--image" => self.image.is_some(),
+            "--agent-image" => self.agent_image.is_some() || self.image.is_some(),
+            "--controller-nodes" => !self.controller_nodes.is_empty(),
+            _ => self.zone_default.is_some(),
+        };
+        flags.iter().copied().filter(|flag| !is_given(flag)).collect()
+    }
+
     /// Whether the flags go together.
     pub(crate) fn check(&self) -> Result<(), InstallError> {
         match (&self.image, &self.agent_image) {

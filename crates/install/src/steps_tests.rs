@@ -304,19 +304,55 @@ async fn an_upgrade_changes_what_it_is_told_and_keeps_the_rest() {
         home.get::<Deployment>(CONTROLLER).await,
         home.get::<DaemonSet>(AGENT).await,
     );
-    let now = crate::objects::options_of(&json!(deployment), &json!(daemon_set));
-    assert_eq!(
-        now,
-        Some(Options {
-            mode: "act".to_owned(),
-            ..first
-        })
-    );
+    let usual = Options::default();
+    let (now, unread) = crate::objects::options_of(&json!(deployment), &json!(daemon_set), &usual);
+    let mode = "act".to_owned();
+    assert_eq!(now, Options { mode, ..first });
+    assert!(unread.is_empty(), "{unread:?}");
     assert_eq!(
         home.get::<Secret>(ROSTER_SECRET.0).await.data,
         key,
         "agents still trust it"
     );
+}
+
+#[tokio::test]
+async fn an_upgrade_keeps_what_it_can_read_and_asks_for_the_rest() {
+    let first = Options {
+        image: "mirror/evenkeel:1".to_owned(),
+        agent_image: "elsewhere/agent:1".to_owned(),
+        mode: "act".to_owned(),
+        zone_default: Some("shore".to_owned()),
+        ..Options::default()
+    };
+    let cluster = installed(&first).await;
+    let home = cluster.namespaced(HOME);
+    home.delete::<Deployment>(CONTROLLER).await;
+    let mut settings = SettingArgs {
+        mode: Some(crate::settings::ModeArg::Act),
+        image: Some("mirror/evenkeel:1".to_owned()),
+        agent_image: Some("elsewhere/agent:1".to_owned()),
+        controller_nodes: vec![None],
+        ..SettingArgs::default()
+    };
+    let error = upgrade(&cluster.client, &settings, NO_WAIT, &token())
+        .await
+        .unwrap_err();
+    assert_eq!(error.exit_code(), 2);
+    let said = error.to_string();
+    assert!(
+        said.contains("namespace evenkeel-system") && said.contains("give --profile ("),
+        "{said}"
+    );
+    assert!(home.find::<Deployment>(CONTROLLER).await.is_none());
+    settings.profile = Some(crate::settings::ProfileArg::Builtin);
+    upgrade(&cluster.client, &settings, NO_WAIT, &token())
+        .await
+        .unwrap();
+    let deployment = json!(home.get::<Deployment>(CONTROLLER).await);
+    let daemon_set = json!(home.get::<DaemonSet>(AGENT).await);
+    let now = crate::objects::options_of(&deployment, &daemon_set, &Options::default());
+    assert_eq!(now, (first, vec![]), "the agents had kept the zone");
 }
 
 #[tokio::test]

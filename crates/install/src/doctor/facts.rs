@@ -29,6 +29,8 @@ pub(crate) struct Facts {
     pub(crate) version_refused: Option<String>,
     /// What is installed; `None`: nothing.
     pub(crate) options: Option<Options>,
+    /// Flags of these options that no workload says.
+    pub(crate) unread: Vec<&'static str>,
     /// Why it cannot be said which installation there is, and what to do.
     pub(crate) unclear: Option<(String, String)>,
     /// Why an installation would be refused.

@@ -160,6 +160,16 @@ fn installed(facts: &Facts, found: &mut Found) {
         return;
     };
     let missing = missing_workloads(facts);
+    if missing.is_empty() && !facts.unread.is_empty() {
+        found.warning(
+            "install",
+            format!(
+                "the workloads do not say what was set with {}",
+                facts.unread.join(", ")
+            ),
+            "evenkeel upgrade with these flags",
+        );
+    }
     if !missing.is_empty() {
         let namespace = &options.namespace;
         found.error(
@@ -168,7 +178,7 @@ fn installed(facts: &Facts, found: &mut Found) {
             format!("evenkeel upgrade, which names the flags that it needs, or evenkeel uninstall --namespace {namespace}"),
         );
     }
-    if options.mode == "observe" {
+    if options.mode == "observe" && !facts.unread.contains(&"--mode") {
         found.note(
             "mode",
             "mode observe: Evenkeel decides, records and explains, and changes nothing",

@@ -109,6 +109,7 @@ fn nothing_is_said_of_an_installation_that_is_well() {
 #[case(|f: &mut Facts| f.options.as_mut().unwrap().mode = "observe".to_owned(), Severity::Note, "mode", "observe")]
 #[case(|f: &mut Facts| f.namespace = json!({"metadata": {"annotations": {"evenkeel.io/pause": "storm"}}}), Severity::Warning, "pause", "storm")]
 #[case(|f: &mut Facts| f.sight.deployment = Value::Null, Severity::Error, "install", "without Deployment evenkeel-controller")]
+#[case(|f: &mut Facts| { f.unread = vec!["--mode"]; f.options.as_mut().unwrap().mode = "observe".to_owned(); }, Severity::Warning, "install", "do not say what was set with --mode")]
 #[case(|f: &mut Facts| f.crds.truncate(5), Severity::Error, "crds", "the cluster has no nodeincidents")]
 #[case(|f: &mut Facts| f.crds[0]["spec"]["versions"][0]["schema"] = json!({}), Severity::Warning, "crds", "another version")]
 #[case(|f: &mut Facts| f.policies.retain(|(_, name)| name != "evenkeel-zonereport"), Severity::Error, "policies", "evenkeel-zonereport")]

@@ -81,11 +81,12 @@ async fn installed(reader: &mut Reader<'_>, facts: &mut Facts, home: &str) {
             .cloned()
             .collect(),
     };
-    let told = options_of(&facts.sight.deployment, &facts.sight.daemon_set);
-    facts.options = Some(told.unwrap_or_else(|| Options {
+    let usual = Options {
         namespace: home.to_owned(),
         ..Options::default()
-    }));
+    };
+    let (options, unread) = options_of(&facts.sight.deployment, &facts.sight.daemon_set, &usual);
+    (facts.options, facts.unread) = (Some(options), unread);
     facts.namespace = reader
         .one("v1", "Namespace", None, home)
         .await
