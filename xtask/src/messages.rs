@@ -15,7 +15,7 @@ const PAGE: &str = "docs/events.md";
 const OTHER_REASONS: [(&str, &str); 1] = [("crates/election/src/lock/announcer.rs", "REASON")];
 /// The sections with log lines, the crates whose warnings and errors must stand there, and those whose texts
 /// may: a shell logs what its core says.
-const LOGS: [(&str, &[&str], &[&str]); 8] = [
+const LOGS: [(&str, &[&str], &[&str]); 9] = [
     ("Log lines of the agent", &["agent"], &["zone"]),
     (
         "Log lines of the controller",
@@ -25,6 +25,7 @@ const LOGS: [(&str, &[&str], &[&str]); 8] = [
     ("Log lines of every process", &["net", "settings"], &[]),
     ("Log lines of every elector", &["election"], &[]),
     ("Log lines of evenkeel elect", &["elect"], &[]),
+    ("Log lines of evenkeel install", &["install"], &[]),
     ("Log lines of probes", &["probe", "probe-handlers"], &[]),
     (
         "Log lines of virtual nodes",

@@ -2,7 +2,7 @@
 
 use crate::objects::INSTALLATION;
 use evenkeel_api::names;
-use kube::api::{DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PropagationPolicy};
+use kube::api::{DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams, PropagationPolicy};
 use kube::core::{ApiResource, GroupVersionKind};
 use kube::{Api, Client, ResourceExt as _};
 use serde_json::Value;
@@ -105,8 +105,9 @@ impl Named {
         }
     }
 
-    /// Every object of its kind that is part of an installation, and the namespace of that.
-    pub(crate) async fn marked(&self, client: &Client) -> kube::Result<Vec<(Self, String)>> {
+    /// Every object of its kind that is part of an installation, the namespace of that, and whether the
+    /// object is being deleted.
+    pub(crate) async fn marked(&self, client: &Client) -> kube::Result<Vec<(Self, String, bool)>> {
         let all: Api<DynamicObject> = Api::all_with(client.clone(), &self.resource);
         match all
             .list_metadata(&ListParams::default().labels(INSTALLATION))
@@ -120,7 +121,8 @@ impl Named {
                         namespace: object.namespace(),
                         name: object.name_any(),
                     };
-                    (named, object.labels()[INSTALLATION].clone())
+                    let ends = object.metadata.deletion_timestamp.is_some();
+                    (named, object.labels()[INSTALLATION].clone(), ends)
                 })
                 .collect()),
             // No such kind: an old server, or one of ours that is gone.
@@ -133,6 +135,16 @@ impl Named {
     pub(crate) async fn siblings(&self, client: &Client) -> kube::Result<Vec<Value>> {
         let found = self.api(client).list(&ListParams::default()).await?;
         found.into_iter().map(to_value).collect()
+    }
+
+    /// Creates it; fails where it is there already.
+    pub(crate) async fn create(&self, client: &Client, object: &Value) -> kube::Result<()> {
+        let params = PostParams {
+            field_manager: Some(FIELD_MANAGER.to_owned()),
+            ..PostParams::default()
+        };
+        let object = serde_json::from_value(object.clone()).map_err(kube::Error::SerdeError)?;
+        self.api(client).create(&params, &object).await.map(drop)
     }
 
     /// Merges a patch into it.

@@ -53,6 +53,12 @@ pub enum InstallError {
     /// After a failure everything that had been made was removed.
     #[error("{0}; what this command had made was removed again")]
     Undone(Box<InstallError>),
+    /// After a failure everything that had been made was removed, and what an earlier command had left was
+    /// not.
+    #[error(
+        "{0}; what this command had made was removed again; what was there before stays: `evenkeel uninstall --namespace {1}` removes it"
+    )]
+    BackToBefore(Box<InstallError>, String),
     /// Something is left on the cluster.
     #[error("{0}")]
     Left(String),

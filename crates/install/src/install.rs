@@ -2,13 +2,16 @@
 
 use crate::cluster::{Named, apply, said};
 use crate::error::InstallError;
-use crate::objects::{AGENT, AGENT_SETTINGS, CONTROLLER, Options, ROSTER_SECRET, objects, options_of};
+use crate::objects::{
+    AGENT, AGENT_SETTINGS, CONTROLLER, INSTALLATION, Options, PART_OF, ROSTER_SECRET, WEBHOOK_SECRET,
+    objects, options_of,
+};
 use crate::rollout::{Progress, Sight, progress};
 use crate::settings::SettingArgs;
 use crate::{preflight, roster, uninstall};
 use evenkeel_api::names;
 use kube::Client;
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -34,14 +37,22 @@ pub async fn install(
 ) -> Result<String, InstallError> {
     let mut notes = Vec::from_iter(preflight::version(client).await?);
     refuse_second(client, &options.namespace).await?;
-    let is_there = preflight::namespace(client, &options.namespace).await?;
+    let before = preflight::namespace(client, &options.namespace).await?;
     roster::check(client, &options.namespace).await?;
-    let absent = (!is_there).then_some(options.namespace.as_str());
+    let absent = before.is_none().then_some(options.namespace.as_str());
     let objects = preflight::acceptance(client, objects(options), absent, &mut notes).await?;
 
     let mut made = Made::default();
-    let installed = put(client, options, &objects, timeout, shutdown, &mut made).await;
-    let (_, told) = match installed {
+    claim(client, &options.namespace, before, &mut made).await?;
+    let installed = async {
+        // Another installation may have begun in another namespace meanwhile.
+        let homes = preflight::homes(client).await?;
+        if let Some(other) = homes.iter().find(|home| **home != options.namespace) {
+            return Err(second(other));
+        }
+        put(client, options, &objects, timeout, shutdown, &mut made).await
+    };
+    let (_, told) = match installed.await {
         Ok(done) => done,
         Err(failure) => return Err(made.undo(client, &options.namespace, failure).await),
     };
@@ -162,10 +173,59 @@ async fn refuse_second(client: &Client, namespace: &str) -> Result<(), InstallEr
         (None, Some(home)) if workloads(client, home).await? != (None, None) => home,
         (None, _) => return Ok(()),
     };
-    Err(InstallError::Refused(format!(
+    Err(second(home))
+}
+
+fn second(home: &str) -> InstallError {
+    InstallError::Refused(format!(
         "Evenkeel is installed in namespace {home} already: change or mend it with `evenkeel upgrade`, or remove it first with `evenkeel \
          uninstall --namespace {home}`"
-    )))
+    ))
+}
+
+/// Marks the namespace before anything else is written, so that of two installations at once one finds the
+/// other. `before` is the Namespace as it was read.
+pub(crate) async fn claim(
+    client: &Client,
+    namespace: &str,
+    before: Option<Value>,
+    made: &mut Made,
+) -> Result<(), InstallError> {
+    let here = Named::new("v1", "Namespace", None, namespace);
+    let labels = json!({PART_OF.0: PART_OF.1, INSTALLATION: namespace});
+    let claimed = match &before {
+        Some(before) if before["metadata"]["labels"][INSTALLATION] == namespace => {
+            made.is_repeated = true;
+            return Ok(());
+        }
+        Some(before) => {
+            let version = &before["metadata"]["resourceVersion"];
+            let mark = json!({"metadata": {"labels": labels, "resourceVersion": version}});
+            here.merge(client, &mark).await
+        }
+        None => {
+            here.create(
+                client,
+                &json!({"metadata": {"name": namespace, "labels": labels}}),
+            )
+            .await
+        }
+    };
+    match (claimed, before) {
+        (Ok(()), Some(before)) => made.changed.push((here, before)),
+        (Ok(()), None) => made.new.push(here),
+        (Err(kube::Error::Api(status)), before) if status.code == 409 => {
+            let done = if before.is_some() { "changed" } else { "made" };
+            return Err(InstallError::Refused(format!(
+                "namespace {namespace} was just {done}: does another `evenkeel install` run?"
+            )));
+        }
+        (Err(error), _) => {
+            let error = InstallError::writing(&here)(error);
+            return Err(InstallError::Midway(Box::new(error), "evenkeel install"));
+        }
+    }
+    Ok(())
 }
 
 /// The Deployment of the controller and the DaemonSet of the agents.
@@ -180,16 +240,26 @@ async fn workloads(client: &Client, namespace: &str) -> Result<(Option<Value>, O
     ))
 }
 
-/// Objects that were not there before, in their order.
+/// What an installation has made so far.
 #[derive(Default)]
-struct Made(Vec<Named>);
+pub(crate) struct Made {
+    /// Objects that were not there before, in their order.
+    new: Vec<Named>,
+    /// Objects that were there before without its mark, as they were.
+    changed: Vec<(Named, Value)>,
+    /// An earlier installation in this namespace was interrupted: what it has left stays after a failure.
+    is_repeated: bool,
+}
 
 impl Made {
     /// Takes everything away again after a failure. Controllers that were started may have acted: they end
     /// first, and what they have put on nodes goes.
     async fn undo(self, client: &Client, namespace: &str, failure: InstallError) -> InstallError {
+        tracing::warn!(
+            "taking back what was made; a second signal ends this at once and leaves the rest: run evenkeel uninstall then"
+        );
         let mut left = Vec::new();
-        let has = |kind: &str| self.0.iter().any(|named| named.kind() == kind);
+        let has = |kind: &str| self.new.iter().any(|named| named.kind() == kind);
         if has("Deployment") {
             let end = Instant::now() + UNDONE_WITHIN;
             let patient = CancellationToken::new();
@@ -201,22 +271,31 @@ impl Made {
                 left.push(error.to_string());
             }
         }
-        for named in self.0.iter().rev() {
+        for named in self.new.iter().rev() {
             if let Err(error) = named.delete(client).await {
                 left.push(format!("{named}: {}", said(&error)));
             }
         }
-        if !has("Namespace")
-            && let Err(error) = uninstall::leave(client, namespace).await
+        if !self.is_repeated
+            && !has("Namespace")
+            && let Err(error) = uninstall::drop_leases(client, namespace).await
         {
             left.push(error.to_string());
         }
-        let failure = Box::new(failure);
-        if left.is_empty() {
-            InstallError::Undone(failure)
-        } else {
-            let left = left.join(", ");
-            InstallError::HalfInstalled { failure, left }
+        for (named, before) in &self.changed {
+            if let Err(error) = uninstall::unmark(client, named, before).await {
+                left.push(error.to_string());
+            }
+        }
+        if !left.is_empty() {
+            let (failure, left) = (Box::new(failure), left.join(", "));
+            return InstallError::HalfInstalled { failure, left };
+        }
+        match failure {
+            // All that was written is taken back, as its message says.
+            InstallError::Refused(_) => failure,
+            _ if self.is_repeated => InstallError::BackToBefore(Box::new(failure), namespace.to_owned()),
+            _ => InstallError::Undone(Box::new(failure)),
         }
     }
 }
@@ -234,9 +313,11 @@ async fn put(
     let (workloads, rest): (Vec<&Value>, Vec<&Value>) = objects.iter().partition(is_workload);
     let of_ours = |kind: &str, name: &str| Named::new("v1", kind, Some(&options.namespace), name);
     apply_all(client, &rest, shutdown, made).await?;
+    // The last one is the controllers' work.
     for named in [
         of_ours("Secret", ROSTER_SECRET.0),
         of_ours("ConfigMap", AGENT_SETTINGS.0),
+        of_ours("Secret", WEBHOOK_SECRET),
     ] {
         if named
             .get(client)
@@ -244,7 +325,7 @@ async fn put(
             .map_err(InstallError::reading(&named))?
             .is_none()
         {
-            made.0.push(named);
+            made.new.push(named);
         }
     }
     roster::ensure(client, &options.namespace).await?;
@@ -267,14 +348,16 @@ async fn apply_all(
             return Err(InstallError::Stopped("not everything was applied".to_owned()));
         }
         let named = Named::of(object);
-        let is_new = named
-            .get(client)
-            .await
-            .map_err(InstallError::reading(&named))?
-            .is_none();
+        let before = named.get(client).await.map_err(InstallError::reading(&named))?;
+        let mark = &object["metadata"]["labels"][INSTALLATION];
         // Also a write without an answer may have been made.
-        if is_new {
-            made.0.push(named.clone());
+        match before {
+            None => made.new.push(named.clone()),
+            Some(before) if before["metadata"]["labels"][INSTALLATION] != *mark => {
+                made.changed.push((named.clone(), before));
+            }
+            // The namespace has its mark from us.
+            Some(_) => made.is_repeated |= named.kind() != "Namespace",
         }
         apply(client, object, false)
             .await
@@ -380,8 +463,8 @@ pub(crate) async fn all_parts(
             parts.extend(preflight::marked(client, &named).await?);
         }
     }
-    parts.retain(|(_, home)| home == namespace);
-    let mut parts: Vec<Named> = parts.into_iter().map(|(part, _)| part).collect();
+    parts.retain(|(_, home, _)| home == namespace);
+    let mut parts: Vec<Named> = parts.into_iter().map(|(part, ..)| part).collect();
     parts.retain(|part| match &part.namespace {
         Some(found) => found == namespace || found == names::NODE_LEASE_NAMESPACE,
         None => part.kind() != "Namespace" || part.name == namespace,

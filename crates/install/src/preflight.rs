@@ -68,21 +68,24 @@ const MARKED: [(&str, &str); 3] = [
 ];
 
 /// Namespaces that Evenkeel is installed in, or that an installation was begun in. A Namespace speaks for
-/// itself alone.
+/// itself alone, and not while it is being deleted.
 pub(crate) async fn homes(client: &Client) -> Result<BTreeSet<String>, InstallError> {
     let mut homes = BTreeSet::new();
     for (api_version, kind) in MARKED {
         let found = marked(client, &Named::new(api_version, kind, None, "")).await?;
         let found = found
             .into_iter()
-            .filter(|(named, home)| kind != "Namespace" || named.name == *home);
-        homes.extend(found.map(|(_, home)| home));
+            .filter(|(named, home, ends)| kind != "Namespace" || named.name == *home && !ends);
+        homes.extend(found.map(|(_, home, _)| home));
     }
     Ok(homes)
 }
 
-/// All objects of a kind that are part of an installation, and the namespace of that.
-pub(crate) async fn marked(client: &Client, kind: &Named) -> Result<Vec<(Named, String)>, InstallError> {
+/// All objects of a kind that are part of an installation, see [`Named::marked`].
+pub(crate) async fn marked(
+    client: &Client,
+    kind: &Named,
+) -> Result<Vec<(Named, String, bool)>, InstallError> {
     let what = format!("objects of kind {} with the label {INSTALLATION}", kind.kind());
     kind.marked(client).await.map_err(InstallError::reading(what))
 }
@@ -97,15 +100,15 @@ pub(crate) fn several(homes: &BTreeSet<String>) -> String {
     )
 }
 
-/// Whether a namespace is there; refuses one that somebody else uses.
-pub(crate) async fn namespace(client: &Client, name: &str) -> Result<bool, InstallError> {
+/// A namespace as it is; refuses one that somebody else uses.
+pub(crate) async fn namespace(client: &Client, name: &str) -> Result<Option<Value>, InstallError> {
     let namespace = Named::new("v1", "Namespace", None, name);
     let found = namespace
         .get(client)
         .await
         .map_err(InstallError::reading(&namespace))?;
     let Some(found) = found else {
-        return Ok(false);
+        return Ok(None);
     };
     if !found["metadata"]["deletionTimestamp"].is_null() {
         return Err(InstallError::Refused(format!(
@@ -116,7 +119,7 @@ pub(crate) async fn namespace(client: &Client, name: &str) -> Result<bool, Insta
         Some(object) => Err(InstallError::Refused(format!(
             "namespace {name} holds {object}, which is not of Evenkeel: choose another with --namespace"
         ))),
-        None => Ok(true),
+        None => Ok(Some(found)),
     }
 }
 

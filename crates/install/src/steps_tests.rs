@@ -9,6 +9,7 @@ use crate::uninstall::uninstall;
 use evenkeel_testkit::cluster::{Cluster, Objects as _};
 use k8s_openapi::api::admissionregistration::v1::MutatingWebhookConfiguration;
 use k8s_openapi::api::apps::v1::{DaemonSet, Deployment};
+use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace, NamespaceSpec, Node, Pod, Secret, ServiceAccount};
 use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
@@ -570,6 +571,151 @@ async fn a_namespace_that_was_there_before_stays_as_it_was_after_a_failure() {
     let home = cluster.namespaced(HOME);
     assert!(home.find::<Secret>(ROSTER_SECRET.0).await.is_none());
     assert_clean(&cluster, HOME).await;
+}
+
+/// Everything of ours that was in the namespace before an installation that fails.
+#[tokio::test]
+async fn a_failed_installation_takes_back_exactly_what_it_made() {
+    let cluster = Cluster::new();
+    let pause = "evenkeel.io/pause";
+    let labels =
+        json!({"pod-security.kubernetes.io/enforce": "baseline", "app.kubernetes.io/part-of": "theirs"});
+    let before = json!({"metadata": {"name": HOME, "labels": labels, "annotations": {pause: "theirs"}}});
+    cluster.create::<Namespace>(before).await;
+    let home = cluster.namespaced(HOME);
+    let key = evenkeel_zone::keys::SigningKey::from_seed(&[7; 32]).unwrap();
+    let secret = json!({"metadata": {"name": ROSTER_SECRET.0}, "stringData": {ROSTER_SECRET.1: key.to_pem().unwrap()}});
+    let secret = home.create::<Secret>(secret).await.data;
+    let definition = objects(&Options::default()).remove(0);
+    let definition_name = definition["metadata"]["name"].as_str().unwrap().to_owned();
+    let mut by_hand = definition;
+    by_hand["metadata"]["labels"] = json!({"theirs": "x"});
+    cluster.create_any(by_hand).await;
+    let stop = token();
+    let (outcome, ()) = tokio::join!(
+        async { install(&cluster.client, &Options::default(), WAIT, &stop).await },
+        async {
+            home.until::<Deployment>(CONTROLLER, "is there", |_| true).await;
+            // What controllers make.
+            home.create::<Secret>(json!({"metadata": {"name": "evenkeel-webhook"}}))
+                .await;
+            home.create::<Lease>(json!({"metadata": {"name": "evenkeel-controller"}}))
+                .await;
+            stop.cancel();
+        }
+    );
+    let said = outcome.unwrap_err().to_string();
+    assert!(
+        said.ends_with("what this command had made was removed again"),
+        "{said}"
+    );
+    let namespace: Namespace = cluster.get(HOME).await;
+    let now = namespace.metadata.labels.unwrap();
+    assert_eq!(now["pod-security.kubernetes.io/enforce"], "baseline");
+    assert_eq!(now["app.kubernetes.io/part-of"], "theirs");
+    assert!(!now.contains_key(INSTALLATION), "{now:?}");
+    assert_eq!(namespace.metadata.annotations.unwrap()[pause], "theirs");
+    assert_eq!(home.get::<Secret>(ROSTER_SECRET.0).await.data, secret);
+    assert!(home.find::<Secret>("evenkeel-webhook").await.is_none());
+    assert!(home.find::<ConfigMap>("evenkeel-agent").await.is_none());
+    assert!(home.list::<Lease>().await.is_empty());
+    let definition: CustomResourceDefinition = cluster.get(&definition_name).await;
+    assert_eq!(
+        definition
+            .metadata
+            .labels
+            .unwrap()
+            .into_keys()
+            .collect::<Vec<_>>(),
+        ["theirs"]
+    );
+    assert!(crate::preflight::homes(&cluster.client).await.unwrap().is_empty());
+}
+
+/// Its Leases and what else an interrupted installation has left is not of the one that fails.
+#[tokio::test]
+async fn what_an_earlier_installation_left_stays_after_a_failure_and_is_named() {
+    let cluster = installed(&Options::default()).await;
+    let home = cluster.namespaced(HOME);
+    home.delete::<Deployment>(CONTROLLER).await;
+    home.delete::<DaemonSet>(AGENT).await;
+    cluster.delete::<ClusterRoleBinding>(CONTROLLER).await;
+    home.create::<Lease>(json!({"metadata": {"name": "evenkeel-controller"}}))
+        .await;
+    let stop = token();
+    stop.cancel();
+    let said = install(&cluster.client, &Options::default(), WAIT, &stop)
+        .await
+        .unwrap_err()
+        .to_string();
+    assert!(
+        said.ends_with(
+            "what was there before stays: `evenkeel uninstall --namespace evenkeel-system` removes it"
+        ),
+        "{said}"
+    );
+    assert!(home.find::<Lease>("evenkeel-controller").await.is_some());
+    assert!(home.find::<Secret>(ROSTER_SECRET.0).await.is_some());
+    let namespace: Namespace = cluster.get(HOME).await;
+    assert_eq!(namespace.metadata.labels.unwrap()[INSTALLATION], HOME);
+}
+
+#[tokio::test]
+async fn of_two_installations_at_once_one_is_refused() {
+    let cluster = Cluster::new();
+    let options = |namespace: &str| Options {
+        namespace: namespace.to_owned(),
+        ..Options::default()
+    };
+    let (pier, quay) = (options("pier"), options("quay"));
+    let stop = token();
+    let (pier, quay) = tokio::join!(
+        install(&cluster.client, &pier, NO_WAIT, &stop),
+        install(&cluster.client, &quay, NO_WAIT, &stop),
+    );
+    let refused: Vec<InstallError> = [pier, quay].into_iter().filter_map(Result::err).collect();
+    assert!(!refused.is_empty(), "both have installed");
+    for error in refused {
+        assert!(
+            error.to_string().contains(" already: change or mend it with"),
+            "{error}"
+        );
+        assert_eq!(error.exit_code(), 2);
+    }
+}
+
+#[tokio::test]
+async fn a_namespace_that_changes_before_it_is_claimed_is_refused() {
+    use crate::install::{Made, claim};
+    let cluster = Cluster::new();
+    let made = cluster
+        .create::<Namespace>(json!({"metadata": {"name": HOME}}))
+        .await;
+    let claimed = async |before: Option<&Namespace>| {
+        let mut made = Made::default();
+        let claimed = claim(
+            &cluster.client,
+            HOME,
+            before.map(|before| json!(before)),
+            &mut made,
+        )
+        .await;
+        claimed.map_err(|error| (error.exit_code(), error.to_string()))
+    };
+    let (code, said) = claimed(None).await.unwrap_err();
+    assert!(
+        said.contains("evenkeel-system was just made: does another `evenkeel install` run?"),
+        "{said}"
+    );
+    assert_eq!(code, 2);
+    cluster
+        .merge::<Namespace>(HOME, json!({"metadata": {"labels": {"a": "b"}}}))
+        .await;
+    let (code, said) = claimed(Some(&made)).await.unwrap_err();
+    assert!(said.contains("was just changed"), "{said}");
+    assert_eq!(code, 2);
+    let now = cluster.get::<Namespace>(HOME).await;
+    claimed(Some(&now)).await.unwrap();
 }
 
 #[tokio::test]

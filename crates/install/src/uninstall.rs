@@ -106,13 +106,26 @@ async fn remove(
 }
 
 /// Takes out of a namespace that stays what is beside the objects there, and its own marks.
-pub(crate) async fn leave(client: &Client, namespace: &str) -> Result<(), InstallError> {
+async fn leave(client: &Client, namespace: &str) -> Result<(), InstallError> {
     let own = |kind: &str, name: &str| Named::new("v1", kind, Some(namespace), name);
-    let mut all = vec![
+    for one in [
         own("Secret", ROSTER_SECRET.0),
         own("Secret", WEBHOOK_SECRET),
         own("ConfigMap", AGENT_SETTINGS.0),
-    ];
+    ] {
+        one.delete(client).await.map_err(InstallError::writing(&one))?;
+    }
+    drop_leases(client, namespace).await?;
+    unmark(
+        client,
+        &Named::new("v1", "Namespace", None, namespace),
+        &Value::Null,
+    )
+    .await
+}
+
+/// Removes the Leases of controllers and zones.
+pub(crate) async fn drop_leases(client: &Client, namespace: &str) -> Result<(), InstallError> {
     let lease = |name: &str| Named::new("coordination.k8s.io/v1", "Lease", Some(namespace), name);
     let leases = lease("")
         .siblings(client)
@@ -121,21 +134,38 @@ pub(crate) async fn leave(client: &Client, namespace: &str) -> Result<(), Instal
     let is_ours = |name: &&str| {
         *name == names::CONTROLLER_LEASE || is_replicas(name) || name.starts_with(names::ZONE_LEASE_PREFIX)
     };
-    all.extend(leases.iter().filter_map(name).filter(is_ours).map(lease));
-    for one in all {
-        one.delete(client).await.map_err(InstallError::writing(&one))?;
+    for name in leases.iter().filter_map(name).filter(is_ours) {
+        let lease = lease(name);
+        lease
+            .delete(client)
+            .await
+            .map_err(InstallError::writing(&lease))?;
     }
-    let here = Named::new("v1", "Namespace", None, namespace);
-    let marks = json!({"metadata": {
-        "labels": {
-            PART_OF.0: null, INSTALLATION: null, "pod-security.kubernetes.io/enforce": null,
-            "pod-security.kubernetes.io/audit": null, "pod-security.kubernetes.io/warn": null,
-        },
-        "annotations": {names::annotations::PAUSE: null},
-    }});
-    match here.merge(client, &marks).await {
+    Ok(())
+}
+
+/// Labels that an installation gives to objects that are not its own.
+const LABELS: [&str; 5] = [
+    PART_OF.0,
+    INSTALLATION,
+    "pod-security.kubernetes.io/enforce",
+    "pod-security.kubernetes.io/audit",
+    "pod-security.kubernetes.io/warn",
+];
+
+/// Gives an object that stays the marks that it had `before`; null: it had none.
+pub(crate) async fn unmark(client: &Client, named: &Named, before: &Value) -> Result<(), InstallError> {
+    let metadata = &before["metadata"];
+    let labels: Value = LABELS
+        .map(|label| (label, metadata["labels"][label].clone()))
+        .into_iter()
+        .collect();
+    let pause = names::annotations::PAUSE;
+    let marks =
+        json!({"metadata": {"labels": labels, "annotations": {pause: metadata["annotations"][pause]}}});
+    match named.merge(client, &marks).await {
         Err(kube::Error::Api(status)) if status.code == 404 => Ok(()),
-        merged => merged.map_err(InstallError::writing(&here)),
+        merged => merged.map_err(InstallError::writing(named)),
     }
 }
 

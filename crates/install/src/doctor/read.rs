@@ -156,8 +156,8 @@ impl Reader<'_> {
 async fn refusal(client: &Client) -> Option<String> {
     let options = Options::default();
     let tried = async {
-        let is_there = preflight::namespace(client, &options.namespace).await?;
-        let absent = (!is_there).then_some(options.namespace.as_str());
+        let there = preflight::namespace(client, &options.namespace).await?;
+        let absent = there.is_none().then_some(options.namespace.as_str());
         preflight::acceptance(client, objects(&options), absent, &mut Vec::new()).await
     };
     tried.await.err().map(|error| match error {
