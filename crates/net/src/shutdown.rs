@@ -10,16 +10,33 @@ pub const PARENT_STDIN: &str = "EVENKEEL_PARENT_STDIN";
 /// Time that a process gets to stop by itself once the one that started it is gone.
 const GRACE: Duration = Duration::from_secs(5);
 
-/// A token that SIGINT and SIGTERM cancel; a second signal ends the process at once with 128 + its number.
+/// A token that SIGINT, SIGTERM and SIGHUP cancel; a second SIGINT or SIGTERM ends the process at once with
+/// 128 + its number. A terminal that goes away sends SIGHUP several times, so that a second one asks for
+/// nothing. A process that was started to ignore SIGHUP (`nohup`) goes on ignoring it.
 ///
 /// Must be called within a Tokio runtime, once per process.
 pub fn on_signals() -> std::io::Result<CancellationToken> {
     let mut interrupt = signal(SignalKind::interrupt())?;
     let mut terminate = signal(SignalKind::terminate())?;
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mut hangup = if ends_with_its_terminal(&status) {
+        Some(signal(SignalKind::hangup())?)
+    } else {
+        None
+    };
     let token = CancellationToken::new();
     let stop = token.clone();
     tokio::spawn(async move {
-        let first = next(&mut interrupt, &mut terminate).await;
+        let hung_up = async {
+            match &mut hangup {
+                Some(hangup) => hangup.recv().await,
+                None => std::future::pending().await,
+            }
+        };
+        let first = tokio::select! {
+            first = next(&mut interrupt, &mut terminate) => first,
+            _ = hung_up => SignalKind::hangup(),
+        };
         tracing::info!(
             signal = name(first),
             "stopping; a second signal ends the process at once"
@@ -69,10 +86,38 @@ async fn next(interrupt: &mut Signal, terminate: &mut Signal) -> SignalKind {
     }
 }
 
+/// Whether the process ends by SIGHUP, by its `/proc/PID/status`. Where that does not say it, the signal is
+/// left as it is.
+fn ends_with_its_terminal(status: &str) -> bool {
+    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let ignored = ignored.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+    ignored.is_some_and(|mask| mask & 1 == 0)
+}
+
 fn name(kind: SignalKind) -> &'static str {
     if kind == SignalKind::interrupt() {
         "SIGINT"
+    } else if kind == SignalKind::hangup() {
+        "SIGHUP"
     } else {
         "SIGTERM"
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_ignores_sighup_goes_on_ignoring_it() {
+        assert!(ends_with_its_terminal(
+            "SigBlk:\t0000000000000001\nSigIgn:\t0000000000001000\n"
+        ));
+        assert!(!ends_with_its_terminal("SigIgn:\t0000000000001001\n"));
+        assert!(
+            !ends_with_its_terminal("SigBlk:\t0000000000000000\n"),
+            "nobody can say it"
+        );
+        assert!(!ends_with_its_terminal(""));
     }
 }

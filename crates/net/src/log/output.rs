@@ -69,7 +69,9 @@ impl LogArgs {
     pub fn init_traced(&self, default: &str, service: &str) -> Result<Traces, String> {
         let filter = parse(self.log.as_deref().unwrap_or(default))?;
         trace::start(service, |spans| {
-            let lines = tracing_subscriber::fmt::layer().with_writer(std::io::stderr);
+            let lines = tracing_subscriber::fmt::layer()
+                .with_writer(std::io::stderr)
+                .log_internal_errors(false);
             let lines = match self.log_format {
                 LogFormat::Text => lines.with_ansi(has_colours(&std::io::stderr())).boxed(),
                 LogFormat::Json => lines.json().flatten_event(true).with_current_span(false).boxed(),
@@ -90,6 +92,8 @@ impl LogArgs {
         let filter = parse(self.log.as_deref().unwrap_or(default))?;
         let lines = tracing_subscriber::fmt()
             .with_env_filter(filter)
+            // Otherwise a line that standard error does not take, because its terminal is gone, is a panic.
+            .log_internal_errors(false)
             .with_writer(writer);
         let started = match self.log_format {
             LogFormat::Text => lines.with_ansi(has_colours(&std::io::stderr())).try_init(),
