@@ -142,6 +142,14 @@ pub mod taints {
     /// No new pods on a node whose death is announced. The stock controllers take taints of their own keys
     /// off a node whose conditions do not ask for them, so that this key is ours.
     pub const DEAD: &str = "evenkeel.io/dead";
+    /// Every taint that Evenkeel puts on nodes, key and effect. Anybody who may annotate a node could name
+    /// others as added, and have them removed with our rights.
+    pub const ADDED: [(&str, &str); 4] = [
+        (UNREACHABLE, "NoExecute"),
+        (OUT_OF_SERVICE, "NoExecute"),
+        (ISOLATED, "NoSchedule"),
+        (DEAD, "NoSchedule"),
+    ];
 }
 
 /// Condition types and reasons that we write.

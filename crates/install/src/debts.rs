@@ -3,22 +3,24 @@
 use evenkeel_api::names::{annotations, taints};
 use serde_json::{Value, json};
 
-/// Annotations that are Evenkeel's on any object.
+/// Annotations that are Evenkeel's on any object; the last one is SuperEdge's as well.
 const ANNOTATIONS: [&str; 3] = [
-    annotations::SUPEREDGE_NODE_HEALTH,
     annotations::ADDED_TAINTS,
     annotations::FENCING_TOKEN,
+    annotations::SUPEREDGE_NODE_HEALTH,
 ];
 /// Keys of taints that are Evenkeel's.
 const TAINTS: [&str; 2] = [taints::DEAD, taints::ISOLATED];
 
 /// The merge patch that takes off a Node what Evenkeel has put there; `None`: there is nothing. It holds only
-/// for the version of the Node that was read.
-pub(crate) fn settlement(node: &Value) -> Option<Value> {
+/// for the version of the Node that was read. Where Evenkeel was not installed, SuperEdge's annotation is
+/// SuperEdge's.
+pub(crate) fn settlement(node: &Value, was_installed: bool) -> Option<Value> {
     let metadata = &node["metadata"];
     let carried = metadata["annotations"].as_object();
     let ours: Vec<&str> = ANNOTATIONS
         .into_iter()
+        .filter(|name| was_installed || *name != annotations::SUPEREDGE_NODE_HEALTH)
         .filter(|name| carried.is_some_and(|carried| carried.contains_key(*name)))
         .collect();
     let added = metadata["annotations"][annotations::ADDED_TAINTS]
@@ -27,7 +29,9 @@ pub(crate) fn settlement(node: &Value) -> Option<Value> {
     let added: Vec<&str> = added.split(',').map(str::trim).collect();
     let is_ours = |taint: &&Value| {
         let text = |field: &str| taint[field].as_str().unwrap_or_default();
-        TAINTS.contains(&text("key")) || added.contains(&&*format!("{}:{}", text("key"), text("effect")))
+        let (key, effect) = (text("key"), text("effect"));
+        TAINTS.contains(&key)
+            || taints::ADDED.contains(&(key, effect)) && added.contains(&&*format!("{key}:{effect}"))
     };
     let all: Vec<&Value> = node["spec"]["taints"].as_array().into_iter().flatten().collect();
     let rest: Vec<&Value> = all.iter().copied().filter(|taint| !is_ours(taint)).collect();
@@ -64,12 +68,12 @@ mod tests {
     #[case(json!({}), json!([]))]
     #[case(json!({"superedgehealth/other": "x"}), json!([{"key": "node.kubernetes.io/unreachable", "effect": "NoExecute"}]))]
     fn what_is_others_stays(#[case] annotations: Value, #[case] taints: Value) {
-        assert_eq!(settlement(&node(annotations, taints)), None);
+        assert_eq!(settlement(&node(annotations, taints), true), None);
     }
 
     #[test]
     fn nothing_is_taken_off_a_node_without_fields() {
-        assert_eq!(settlement(&json!({})), None);
+        assert_eq!(settlement(&json!({}), true), None);
     }
 
     #[test]
@@ -87,7 +91,24 @@ mod tests {
             "metadata": {"resourceVersion": "7", "annotations": {"evenkeel.io/added-taints": null}},
             "spec": {"taints": [foreign]},
         });
-        assert_eq!(settlement(&node), Some(expected));
+        assert_eq!(settlement(&node, true), Some(expected));
+    }
+
+    /// Whoever may annotate a node has no taint removed with our rights that Evenkeel never adds.
+    #[test]
+    fn a_taint_of_others_that_the_annotation_names_stays() {
+        let theirs = json!({"key": "nvidia.com/gpu", "effect": "NoSchedule"});
+        let other_effect = json!({"key": "node.kubernetes.io/unreachable", "effect": "NoSchedule"});
+        let node = node(
+            json!({"evenkeel.io/added-taints": "nvidia.com/gpu:NoSchedule,node.kubernetes.io/unreachable:NoSchedule"}),
+            json!([theirs, other_effect]),
+        );
+        let patch = settlement(&node, true).unwrap();
+        assert_eq!(patch["spec"], Value::Null);
+        assert_eq!(
+            patch["metadata"]["annotations"],
+            json!({"evenkeel.io/added-taints": null})
+        );
     }
 
     #[test]
@@ -96,7 +117,8 @@ mod tests {
             json!({"superedgehealth/node-health": "true"}),
             json!([{"key": "x", "effect": "NoSchedule"}]),
         );
-        let patch = settlement(&node).unwrap();
+        assert_eq!(settlement(&node, false), None, "it is SuperEdge's there");
+        let patch = settlement(&node, true).unwrap();
         assert_eq!(
             patch["metadata"]["annotations"],
             json!({"superedgehealth/node-health": null})

@@ -265,7 +265,7 @@ impl Made {
             let patient = CancellationToken::new();
             let settled = async {
                 uninstall::stop(client, namespace, end, &patient).await?;
-                uninstall::settle(client).await
+                uninstall::settle(client, true).await
             };
             if let Err(error) = settled.await {
                 left.push(error.to_string());

@@ -465,8 +465,16 @@ async fn nothing_is_left_after_it_was_removed() {
             .starts_with("evenkeel")
     }));
 
+    // What SuperEdge has put there, and whoever else calls a webhook so.
+    let health = json!({"metadata": {"annotations": {"superedgehealth/node-health": "true"}}});
+    cluster.merge::<Node>("shore-1", health).await;
+    let theirs = json!({"metadata": {"name": "evenkeel"}});
+    cluster.create::<MutatingWebhookConfiguration>(theirs).await;
     let told = uninstall(&cluster.client, "pier", WAIT, &token()).await.unwrap();
     assert_eq!(told, "Evenkeel is not installed on this cluster.\n");
+    let node: Node = cluster.get("shore-1").await;
+    assert!(node.metadata.annotations.unwrap().contains_key("superedgehealth/node-health"));
+    assert_eq!(cluster.list::<MutatingWebhookConfiguration>().await.len(), 1);
     }))
     .await;
 }

@@ -74,12 +74,20 @@ async fn remove(
              stock Kubernetes write them\n",
         );
     }
+    // Of former versions it has no mark, and without an installation it is somebody else's.
     let webhook = Named::webhook();
-    webhook
-        .delete(client)
+    let found = webhook
+        .get(client)
         .await
-        .map_err(InstallError::writing(&webhook))?;
-    for node in settle(client).await? {
+        .map_err(InstallError::reading(&webhook))?;
+    let mark = found.map(|found| found["metadata"]["labels"][INSTALLATION].clone());
+    if !parts.is_empty() && mark.is_some_and(|mark| mark.is_null() || mark == namespace) {
+        webhook
+            .delete(client)
+            .await
+            .map_err(InstallError::writing(&webhook))?;
+    }
+    for node in settle(client, !parts.is_empty()).await? {
         // A String takes everything.
         let _ = writeln!(text, "took Evenkeel's taints and annotations off Node {node}");
     }
@@ -259,7 +267,7 @@ fn is_replicas(lease: &str) -> bool {
 }
 
 /// Takes off the nodes what Evenkeel has put there; the names of those that had something.
-pub(crate) async fn settle(client: &Client) -> Result<Vec<String>, InstallError> {
+pub(crate) async fn settle(client: &Client, was_installed: bool) -> Result<Vec<String>, InstallError> {
     let all = Named::new("v1", "Node", None, "");
     let nodes = all
         .siblings(client)
@@ -273,7 +281,8 @@ pub(crate) async fn settle(client: &Client) -> Result<Vec<String>, InstallError>
         let named = Named::new("v1", "Node", None, &name);
         let mut present = Some(node);
         for attempt in 1.. {
-            let Some(patch) = present.as_ref().and_then(debts::settlement) else {
+            let settlement = |node| debts::settlement(node, was_installed);
+            let Some(patch) = present.as_ref().and_then(settlement) else {
                 break;
             };
             match named.merge(client, &patch).await {

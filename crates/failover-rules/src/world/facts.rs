@@ -5,7 +5,6 @@ use evenkeel_api::names::taints;
 use evenkeel_api::zone::RosterSpec;
 use evenkeel_judge::evidence::Life;
 use evenkeel_judge::policy::Policy;
-use evenkeel_stock_rules::tolerations::{NO_EXECUTE, NO_SCHEDULE};
 use evenkeel_zone::Millis;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Taint, Toleration};
@@ -84,14 +83,9 @@ impl TaintRef {
             .collect()
     }
 
-    /// Whether it is one that Evenkeel puts on nodes. Anybody who may annotate a node could name others, and
-    /// have them removed with our rights.
+    /// Whether it is one that Evenkeel puts on nodes.
     pub fn is_ours(&self) -> bool {
-        matches!(
-            (self.key.as_str(), self.effect.as_str()),
-            (taints::UNREACHABLE | taints::OUT_OF_SERVICE, NO_EXECUTE)
-                | (taints::ISOLATED | taints::DEAD, NO_SCHEDULE)
-        )
+        taints::ADDED.contains(&(self.key.as_str(), self.effect.as_str()))
     }
 
     /// Writes the annotation.
