@@ -165,18 +165,18 @@ fn to_value(object: DynamicObject) -> kube::Result<Value> {
 }
 
 /// Applies an object, whoever owned its fields before; with `dry_run` the server says what would become of
-/// it, and changes nothing.
-pub(crate) async fn apply(client: &Client, object: &Value, dry_run: bool) -> kube::Result<()> {
+/// it, and changes nothing. Returns the object as it is then.
+pub(crate) async fn apply(client: &Client, object: &Value, dry_run: bool) -> kube::Result<Value> {
     let named = Named::of(object);
     let params = PatchParams {
         dry_run,
         ..PatchParams::apply(FIELD_MANAGER).force()
     };
-    named
+    let applied = named
         .api(client)
         .patch(&named.name, &params, &Patch::Apply(object))
-        .await
-        .map(drop)
+        .await?;
+    to_value(applied)
 }
 
 /// What the server said, without the words around it.

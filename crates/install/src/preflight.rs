@@ -179,7 +179,10 @@ pub(crate) async fn acceptance(
         }
         let refused = |what: String| Err(InstallError::Refused(what));
         match apply(client, &object, true).await {
-            Ok(()) => accepted.push(object),
+            Ok(applied) => match ending(client, &named, &applied).await {
+                Some(why) => return refused(format!("{named} {why}")),
+                None => accepted.push(object),
+            },
             Err(kube::Error::Api(status))
                 if status.code == 404 && named.group_and_plural().0 == FLOW_CONTROL =>
             {
@@ -198,6 +201,44 @@ pub(crate) async fn acceptance(
     }
     notes.dedup();
     Ok(accepted)
+}
+
+/// The finalizer by which a definition waits for the objects of its kind.
+const WAITS: &str = "customresourcecleanup.apiextensions.k8s.io";
+
+/// Of an object that is being deleted, that it is, and what keeps it as far as that can be read; `None`: it
+/// is not being deleted.
+pub(crate) async fn ending(client: &Client, named: &Named, object: &Value) -> Option<String> {
+    if object["metadata"]["deletionTimestamp"].is_null() {
+        return None;
+    }
+    let finalizer = |object: &Value| {
+        let mut all = object["metadata"]["finalizers"].as_array().into_iter().flatten();
+        all.find(|one| *one != WAITS)?.as_str().map(str::to_owned)
+    };
+    let mut kept = finalizer(object).map(|finalizer| (named.clone(), finalizer));
+    if named.kind() == "CustomResourceDefinition" {
+        let text = |pointer| {
+            object
+                .pointer(pointer)
+                .and_then(Value::as_str)
+                .unwrap_or_default()
+        };
+        let version = format!("{}/{}", text("/spec/group"), text("/spec/versions/0/name"));
+        let all = Named::new(&version, text("/spec/names/kind"), None, "");
+        let objects = all.siblings(client).await.unwrap_or_default();
+        let first = objects.iter().find_map(|one| {
+            let name = one["metadata"]["name"].as_str()?;
+            Some((Named::new(&version, all.kind(), None, name), finalizer(one)?))
+        });
+        kept = first.or(kept);
+    }
+    Some(match kept {
+        Some((named, finalizer)) => format!(
+            "is being deleted, and {named} has the finalizer {finalizer}: see why its owner does not take it off, or take it off yourself"
+        ),
+        None => "is being deleted: wait until it is gone".to_owned(),
+    })
 }
 
 /// In a namespace that is not there yet nothing can be tried.

@@ -68,6 +68,7 @@ pub(crate) async fn ensure(client: &Client, namespace: &str) -> Result<(), Insta
     });
     apply(client, &map, false)
         .await
+        .map(drop)
         .map_err(InstallError::writing(&named))
 }
 

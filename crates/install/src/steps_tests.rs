@@ -829,6 +829,34 @@ async fn an_installation_without_workloads_can_be_repeated_and_is_an_error_to_th
 }
 
 #[tokio::test]
+async fn what_is_being_deleted_is_named_with_what_keeps_it() {
+    let cluster = installed(&Options::default()).await;
+    let policy = json!({
+        "apiVersion": "evenkeel.io/v1alpha1", "kind": "FailoverPolicy",
+        "metadata": {"name": "kept", "finalizers": ["theirs.example/x"]}, "spec": {},
+    });
+    cluster.create_any(policy).await;
+    // The embedded API server does not wait for objects of the kind, and so needs something to wait for.
+    let name = "failoverpolicies.evenkeel.io";
+    let held = json!({"metadata": {"finalizers": ["theirs.example/y"]}});
+    cluster.merge::<CustomResourceDefinition>(name, held).await;
+    cluster.delete::<CustomResourceDefinition>(name).await;
+    let why = "CustomResourceDefinition failoverpolicies.evenkeel.io is being deleted, and FailoverPolicy kept has the finalizer theirs.example/x";
+    let error = upgrade(&cluster.client, &SettingArgs::default(), NO_WAIT, &token())
+        .await
+        .unwrap_err();
+    assert!(error.to_string().starts_with(why), "{error}");
+    assert_eq!(error.exit_code(), 2);
+    Box::pin(looked_after(&cluster, HOME, async {
+        let soon = Duration::from_secs(1);
+        let said = uninstall(&cluster.client, HOME, soon, &token()).await.unwrap_err().to_string();
+        let why = "failoverpolicies.evenkeel.io is still there: it is being deleted, and FailoverPolicy kept has the finalizer";
+        assert!(said.contains(why), "{said}");
+    }))
+    .await;
+}
+
+#[tokio::test]
 async fn keys_that_do_not_go_together_are_refused_before_anything_is_changed() {
     let cluster = installed(&Options::default()).await;
     let home = cluster.namespaced(HOME);

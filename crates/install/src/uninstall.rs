@@ -335,7 +335,14 @@ async fn gone(
         let left = left
             .into_iter()
             .find(|part| !(keeps_namespace && part.kind() == "Namespace"));
-        Ok(left.map(|left| format!("{left} is still there")))
+        let Some(left) = left else { return Ok(None) };
+        let found = left.get(client).await.map_err(InstallError::reading(&left))?;
+        let why = match found {
+            Some(found) => preflight::ending(client, &left, &found).await,
+            None => None,
+        };
+        let why = why.map(|why| format!(": it {why}")).unwrap_or_default();
+        Ok(Some(format!("{left} is still there{why}")))
     })
     .await
 }
