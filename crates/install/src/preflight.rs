@@ -241,8 +241,9 @@ pub(crate) async fn ending(client: &Client, named: &Named, object: &Value) -> Op
     })
 }
 
-/// In a namespace that is not there yet nothing can be tried.
-async fn permission(client: &Client, named: &Named, verb: &str) -> Result<(), InstallError> {
+/// Asks the server whether you may, where it cannot be tried: in a namespace that is not there yet, and
+/// before a removal.
+pub(crate) async fn permission(client: &Client, named: &Named, verb: &str) -> Result<(), InstallError> {
     let (group, plural) = named.group_and_plural();
     let review = SelfSubjectAccessReview {
         spec: SelfSubjectAccessReviewSpec {
@@ -265,8 +266,13 @@ async fn permission(client: &Client, named: &Named, verb: &str) -> Result<(), In
     if answer.status.is_some_and(|status| status.allowed) {
         return Ok(());
     }
+    let place = named
+        .namespace
+        .as_ref()
+        .map(|namespace| format!(" in namespace {namespace}"));
     Err(InstallError::Refused(format!(
-        "you may not {verb} {named}: use an account with the rights of a cluster administrator"
+        "you may not {verb} {plural}{}: use an account with the rights of a cluster administrator",
+        place.unwrap_or_default()
     )))
 }
 

@@ -857,6 +857,35 @@ async fn what_is_being_deleted_is_named_with_what_keeps_it() {
 }
 
 #[tokio::test]
+async fn whoever_may_not_remove_everything_removes_nothing() {
+    let cluster = installed(&Options::default()).await;
+    let reads = json!({"apiGroups": ["*"], "resources": ["*"], "verbs": ["get", "list"]});
+    let nodes = json!({"apiGroups": [""], "resources": ["nodes"], "verbs": ["patch"]});
+    let rest = json!({"apiGroups": ["", "apps", "apiextensions.k8s.io"], "resources": ["*"], "verbs": ["patch", "delete"]});
+    for (user, rules, why) in [
+        ("deckhand", json!([reads]), "you may not patch nodes: use"),
+        (
+            "mate",
+            json!([reads, nodes]),
+            "you may not patch deployments in namespace evenkeel-system: use",
+        ),
+        (
+            "bosun",
+            json!([reads, rest]),
+            "you may not delete clusterroles: use",
+        ),
+    ] {
+        cluster.grant(user, rules).await;
+        let client = cluster.server().client_as(user, &["system:authenticated"]);
+        let error = uninstall(&client, HOME, WAIT, &token()).await.unwrap_err();
+        assert!(error.to_string().starts_with(why), "{error}");
+        assert_eq!(error.exit_code(), 2);
+    }
+    let deployment: Deployment = cluster.namespaced(HOME).get(CONTROLLER).await;
+    assert_eq!(deployment.spec.unwrap().replicas, Some(2));
+}
+
+#[tokio::test]
 async fn keys_that_do_not_go_together_are_refused_before_anything_is_changed() {
     let cluster = installed(&Options::default()).await;
     let home = cluster.namespaced(HOME);

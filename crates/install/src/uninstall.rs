@@ -11,7 +11,7 @@ use crate::preflight;
 use evenkeel_api::names;
 use kube::Client;
 use serde_json::{Value, json};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::time::Duration;
 use tokio::time::Instant;
@@ -46,6 +46,15 @@ pub async fn uninstall(
         )));
     }
     let parts = all_parts(client, namespace, &objects).await?;
+    preflight::permission(client, &Named::new("v1", "Node", None, ""), "patch").await?;
+    let deployment = Named::new("apps/v1", "Deployment", Some(namespace), CONTROLLER);
+    preflight::permission(client, &deployment, "patch").await?;
+    let mut kinds = BTreeSet::new();
+    for part in &parts {
+        if kinds.insert((part.kind(), &part.namespace)) {
+            preflight::permission(client, part, "delete").await?;
+        }
+    }
     let removed = remove(
         client,
         namespace,
