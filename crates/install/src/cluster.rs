@@ -31,8 +31,13 @@ impl fmt::Display for Named {
 impl Named {
     pub(crate) fn new(api_version: &str, kind: &str, namespace: Option<&str>, name: &str) -> Self {
         let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
+        let mut resource = ApiResource::from_gvk(&GroupVersionKind::gvk(group, version, kind));
+        if kind == "ZoneHealth" {
+            // The one plural that does not follow the rule.
+            "zonehealth".clone_into(&mut resource.plural);
+        }
         Self {
-            resource: ApiResource::from_gvk(&GroupVersionKind::gvk(group, version, kind)),
+            resource,
             namespace: namespace.map(str::to_owned),
             name: name.to_owned(),
         }

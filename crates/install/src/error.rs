@@ -1,6 +1,6 @@
 //! Why a command of this crate failed, and with which exit code.
 
-use crate::cluster::said;
+use crate::cluster::{is_forbidden, said};
 use evenkeel_net::client::ClientError;
 use std::fmt;
 use std::io;
@@ -21,6 +21,8 @@ pub enum InstallError {
         what: String,
         /// What the server said.
         why: String,
+        /// Whoever asked may not read it.
+        is_forbidden: bool,
     },
     /// The API server did not take a write. What was made before was removed, or stays, as the command says.
     #[error("cannot {what}: {why}")]
@@ -80,6 +82,7 @@ impl InstallError {
         move |error| Self::Read {
             what: what.to_string(),
             why: said(&error),
+            is_forbidden: is_forbidden(&error),
         }
     }
 

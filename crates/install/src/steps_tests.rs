@@ -14,6 +14,7 @@ use k8s_openapi::api::core::v1::{ConfigMap, Namespace, NamespaceSpec, Node, Pod,
 use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use serde_json::json;
+use std::collections::BTreeSet;
 use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
@@ -909,6 +910,21 @@ async fn keys_that_do_not_go_together_are_refused_before_anything_is_changed() {
     upgrade(&cluster.client, &SettingArgs::default(), NO_WAIT, &token())
         .await
         .unwrap();
+}
+
+#[tokio::test]
+async fn whoever_may_not_read_is_told_so_and_not_that_nothing_is_there() {
+    let cluster = installed(&Options::default()).await;
+    let nodes = json!([{"apiGroups": [""], "resources": ["nodes"], "verbs": ["get", "list"]}]);
+    cluster.grant("deckhand", nodes).await;
+    let deckhand = cluster.server().client_as("deckhand", &["system:authenticated"]);
+    let found = crate::doctor::diagnose(&deckhand).await.unwrap();
+    let problem = "cannot tell whether Evenkeel is installed: cannot read objects of kind Namespace";
+    assert_eq!(found[0].check, "install");
+    assert!(found[0].problem.starts_with(problem), "{found:#?}");
+    assert!(found[0].fix.contains("rights"), "{found:#?}");
+    let rest: BTreeSet<&str> = found[1..].iter().map(|finding| finding.check).collect();
+    assert_eq!(Vec::from_iter(rest), ["reading"], "{found:#?}");
 }
 
 /// What nobody runs is missing, and nothing else: definitions and policies are what this version applied.

@@ -1,5 +1,6 @@
 //! What a diagnosis is made from.
 
+use crate::error::InstallError;
 use crate::objects::{Options, value_of};
 use crate::rollout::Sight;
 use jiff::Timestamp;
@@ -18,8 +19,8 @@ pub(crate) enum Reach {
     Fails(String),
 }
 
-/// Everything that was read. Lists that could not be read are empty, and `troubles` says so.
-#[derive(Clone, Debug, Default)]
+/// Everything that was read. What could not be read is empty, and [`Facts::saw`] says so.
+#[derive(Debug, Default)]
 pub(crate) struct Facts {
     /// By this machine's clock.
     pub(crate) now: Timestamp,
@@ -41,13 +42,15 @@ pub(crate) struct Facts {
     /// Pods of the whole cluster.
     pub(crate) pods: Vec<Value>,
     pub(crate) agents: Vec<Value>,
+    /// The ZoneHealth of each cell.
+    pub(crate) cells: Vec<Value>,
     /// Leases of Evenkeel's namespace.
     pub(crate) leases: Vec<Value>,
     /// Leases of nodes.
     pub(crate) node_leases: Vec<Value>,
-    pub(crate) crds: Vec<Value>,
-    /// Kind and name of admission policies and their bindings.
-    pub(crate) policies: BTreeSet<(String, String)>,
+    /// Objects with one state for everybody: definitions, admission policies, rights of the cluster, and
+    /// bindings, each with its kind.
+    pub(crate) parts: Vec<Value>,
     pub(crate) webhook: Option<Value>,
     pub(crate) reach: Reach,
     /// How often the API server has gone on without the webhook.
@@ -56,11 +59,18 @@ pub(crate) struct Facts {
     pub(crate) has_node_controller_account: bool,
     /// Evenkeel's workloads and their pods.
     pub(crate) sight: Sight,
-    /// What could not be read, and why.
-    pub(crate) troubles: Vec<String>,
+    /// What could not be read: an [`InstallError::Read`].
+    pub(crate) troubles: Vec<InstallError>,
+    /// Kinds of it.
+    pub(crate) unseen: BTreeSet<String>,
 }
 
 impl Facts {
+    /// Whether all objects of these kinds could be read. An empty list of one that could not says nothing.
+    pub(crate) fn saw(&self, kinds: &[&str]) -> bool {
+        !kinds.iter().any(|kind| self.unseen.contains(*kind))
+    }
+
     /// A setting of the controller, from its flags or its environment.
     pub(crate) fn controller_setting(&self, flag: &str, variable: &str) -> Option<String> {
         let container = self

@@ -1,8 +1,9 @@
 //! What is wrong with a cluster or an installation, as a list of findings. Pure.
 
 use super::facts::{Facts, Reach};
-use super::nodes::{agents, clocks, ports, stock_controllers, zones};
-use crate::objects::{AGENT, CONTROLLER, Options, objects};
+use super::nodes::{agents, cells, clocks, ports, stock_controllers, zones};
+use crate::error::InstallError;
+use crate::objects::{AGENT, CONTROLLER, objects};
 use crate::rollout::{Progress, progress};
 use evenkeel_api::names::{self, annotations};
 use serde::Serialize;
@@ -39,25 +40,30 @@ pub struct Finding {
     pub fix: String,
 }
 
+/// A check, and the kinds without which it would find what is not so.
+type Check = (fn(&Facts, &mut Found), &'static [&'static str]);
+
 /// All findings, the worst first.
 pub(crate) fn findings(facts: &Facts) -> Vec<Finding> {
     let mut found = Found::default();
-    let checks: [fn(&Facts, &mut Found); 12] = [
-        readable,
-        installed,
-        custom_resources,
-        policies,
-        workloads,
-        replicas,
-        webhook,
-        agents,
-        zones,
-        stock_controllers,
-        ports,
-        clocks,
+    let checks: [Check; 12] = [
+        (readable, &[]),
+        (installed, &[]),
+        (parts, &[]),
+        (workloads, &["Deployment", "DaemonSet", "Pod", "AgentStatus"]),
+        (replicas, &["Lease"]),
+        (webhook, &["MutatingWebhookConfiguration"]),
+        (agents, &["Node", "AgentStatus"]),
+        (cells, &["Node", "AgentStatus", "ZoneHealth"]),
+        (zones, &["Node", "Deployment", "DaemonSet"]),
+        (stock_controllers, &["ServiceAccount", "Deployment"]),
+        (ports, &[]),
+        (clocks, &[]),
     ];
-    for check in checks {
-        check(facts, &mut found);
+    for (check, kinds) in checks {
+        if facts.saw(kinds) {
+            check(facts, &mut found);
+        }
     }
     let mut findings = found.0;
     findings.sort_by_key(|finding| finding.severity);
@@ -122,13 +128,19 @@ pub(super) fn listed<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
     }
 }
 
+/// What to do where something cannot be read.
+pub(super) fn fix_of(trouble: &InstallError) -> &'static str {
+    match trouble {
+        InstallError::Read {
+            is_forbidden: true, ..
+        } => "run doctor with the rights of a cluster reader",
+        _ => "see to the API server, and run doctor again",
+    }
+}
+
 fn readable(facts: &Facts, found: &mut Found) {
     for trouble in &facts.troubles {
-        found.warning(
-            "rights",
-            format!("cannot read {trouble}"),
-            "run doctor with the rights of a cluster reader",
-        );
+        found.warning("reading", trouble.to_string(), fix_of(trouble));
     }
     if let Some(note) = &facts.version_note {
         found.warning(
@@ -160,7 +172,7 @@ fn installed(facts: &Facts, found: &mut Found) {
         return;
     };
     let missing = missing_workloads(facts);
-    if missing.is_empty() && !facts.unread.is_empty() {
+    if missing.is_empty() && !facts.unread.is_empty() && facts.saw(&["Deployment", "DaemonSet"]) {
         found.warning(
             "install",
             format!(
@@ -202,36 +214,71 @@ fn installed(facts: &Facts, found: &mut Found) {
     }
 }
 
-fn custom_resources(facts: &Facts, found: &mut Found) {
-    if facts.options.is_none() {
+/// Objects that are to be as this version applies them, by check. Of policies one that was weakened lets one
+/// hostile node write for all others.
+const PARTS: [(&str, &[&str], Severity); 3] = [
+    ("crds", &["CustomResourceDefinition"], Severity::Warning),
+    (
+        "policies",
+        &["ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"],
+        Severity::Error,
+    ),
+    (
+        "rights",
+        &["ClusterRole", "ClusterRoleBinding"],
+        Severity::Warning,
+    ),
+];
+
+fn parts(facts: &Facts, found: &mut Found) {
+    let Some(options) = &facts.options else {
         return;
-    }
-    let all = objects(&Options::default());
-    let ours = all
-        .iter()
-        .filter(|object| object["kind"] == "CustomResourceDefinition");
-    let (mut missing, mut older) = (Vec::new(), Vec::new());
-    for ours in ours {
-        match facts.crds.iter().find(|crd| name(crd) == name(ours)) {
-            None => missing.push(name(ours)),
-            Some(crd) if !says(&crd["spec"]["versions"], &ours["spec"]["versions"]) => older.push(name(ours)),
-            Some(_) => {}
+    };
+    let all = objects(options);
+    for (check, kinds, severity) in PARTS {
+        if !facts.saw(kinds) {
+            continue;
+        }
+        let (mut missing, mut differing) = (BTreeSet::new(), BTreeSet::new());
+        for wanted in &all {
+            if !kinds.iter().any(|kind| wanted["kind"] == *kind) {
+                continue;
+            }
+            let is_it = |part: &&Value| part["kind"] == wanted["kind"] && name(part) == name(wanted);
+            match facts.parts.iter().find(is_it) {
+                None => drop(missing.insert(name(wanted))),
+                Some(part) if !is_as_applied(part, wanted) => drop(differing.insert(name(wanted))),
+                Some(_) => {}
+            }
+        }
+        if !missing.is_empty() {
+            let kinds = kinds.join(" or ");
+            found.error(
+                check,
+                format!("the cluster has no {kinds} {}", listed(missing)),
+                "evenkeel upgrade",
+            );
+        }
+        if !differing.is_empty() {
+            let problem = format!(
+                "not what this version of Evenkeel applies: {} {}",
+                kinds.join(" or "),
+                listed(differing)
+            );
+            found.add(severity, check, problem, "evenkeel upgrade");
         }
     }
-    if !missing.is_empty() {
-        found.error(
-            "crds",
-            format!("the cluster has no {}", listed(missing)),
-            "evenkeel upgrade",
-        );
+}
+
+/// Whether an object is as it was applied. Of a definition its versions count: the server writes the rest.
+fn is_as_applied(part: &Value, wanted: &Value) -> bool {
+    if wanted["kind"] == "CustomResourceDefinition" {
+        return says(&part["spec"]["versions"], &wanted["spec"]["versions"]);
     }
-    if !older.is_empty() {
-        found.warning(
-            "crds",
-            format!("of another version of Evenkeel: {}", listed(older)),
-            "evenkeel upgrade",
-        );
-    }
+    let fields = wanted.as_object().into_iter().flatten();
+    let mut fields =
+        fields.filter(|(field, _)| !["apiVersion", "kind", "metadata"].contains(&field.as_str()));
+    fields.all(|(field, wanted)| says(&part[field], wanted))
 }
 
 /// Whether `present` says everything that `wanted` says; servers add fields with defaults.
@@ -259,38 +306,15 @@ fn says(present: &Value, wanted: &Value) -> bool {
     }
 }
 
-fn policies(facts: &Facts, found: &mut Found) {
-    if facts.options.is_none() {
-        return;
-    }
-    let all = objects(&Options::default());
-    let missing = all.iter().filter(|object| {
-        let kind = object["kind"].as_str().unwrap_or_default();
-        kind.starts_with("ValidatingAdmissionPolicy")
-            && !facts
-                .policies
-                .contains(&(kind.to_owned(), name(object).to_owned()))
-    });
-    let missing: Vec<&str> = missing.map(name).collect();
-    if !missing.is_empty() {
-        found.error(
-            "policies",
-            format!(
-                "admission policies are missing, so that one hostile node can write for all others: {}",
-                listed(missing)
-            ),
-            "evenkeel upgrade",
-        );
-    }
-}
-
 /// What an installation does not work without and does not have.
 fn missing_workloads(facts: &Facts) -> Vec<String> {
     let all = [
         ("Deployment", CONTROLLER, &facts.sight.deployment),
         ("DaemonSet", AGENT, &facts.sight.daemon_set),
     ];
-    let missing = all.into_iter().filter(|(_, _, found)| found.is_null());
+    let missing = all
+        .into_iter()
+        .filter(|(kind, _, found)| found.is_null() && facts.saw(&[kind]));
     missing.map(|(kind, name, _)| format!("{kind} {name}")).collect()
 }
 

@@ -1,4 +1,5 @@
 use super::*;
+use crate::objects::Options;
 use crate::rollout::Sight;
 use rstest::rstest;
 use serde_json::json;
@@ -11,14 +12,52 @@ fn node(name: &str, more: Value) -> Value {
         labels.extend(more.clone());
         labels.retain(|_, value| !value.is_null());
     }
-    json!({"metadata": {"name": name, "labels": labels}})
+    let ready = json!([{"type": "Ready", "status": "True"}]);
+    json!({"metadata": {"name": name, "uid": name, "labels": labels}, "status": {"conditions": ready}})
 }
 
 fn agent(name: &str) -> Value {
     json!({
-        "metadata": {"name": name},
-        "spec": {"version": env!("CARGO_PKG_VERSION"), "kubelet": {"address": "10.0.0.1:10250"}},
+        "metadata": {"name": name, "creationTimestamp": "2026-11-28T01:00:00Z"},
+        "spec": {
+            "version": env!("CARGO_PKG_VERSION"), "kubelet": {"address": "10.0.0.1:10250"}, "nodeUid": name,
+            "roster": {"cell": "shore", "cellUid": "c", "version": 6},
+        },
     })
+}
+
+/// A cell with this roster, written at this time.
+fn cell(members: &[&str], settled_voters: &[&str], written: &str) -> Value {
+    let members: Vec<Value> = members
+        .iter()
+        .map(|name| json!({"name": name, "uid": name, "address": "10.0.0.1:7959", "publicKey": ""}))
+        .collect();
+    let roster = json!({"version": 7, "cell": "shore", "cellUid": "c", "members": members, "settledVoters": settled_voters});
+    json!({
+        "metadata": {"name": "shore", "managedFields": [{"time": written}]},
+        "spec": {"zone": "shore", "signedRoster": {"text": roster.to_string()}},
+    })
+}
+
+fn trouble(kind: &str, is_forbidden: bool) -> impl Fn(&mut Facts) {
+    let (what, why) = (format!("objects of kind {kind}"), "it is so".to_owned());
+    let kind = kind.to_owned();
+    move |facts| {
+        facts.unseen.insert(kind.clone());
+        let (what, why) = (what.clone(), why.clone());
+        facts.troubles.push(InstallError::Read {
+            what,
+            why,
+            is_forbidden,
+        });
+    }
+}
+
+fn part<'a>(facts: &'a mut Facts, kind: &str, of: &str) -> &'a mut Value {
+    let mut parts = facts.parts.iter_mut();
+    parts
+        .find(|part| part["kind"] == kind && name(part) == of)
+        .unwrap()
 }
 
 fn pod(component: &str, node: &str) -> Value {
@@ -65,16 +104,8 @@ fn healthy() -> Facts {
             replica("a", "2026-11-28T01:59:58Z"),
             replica("b", "2026-11-28T01:59:50Z"),
         ],
-        crds: of_kind("CustomResourceDefinition"),
-        policies: all
-            .iter()
-            .map(|object| {
-                (
-                    object["kind"].as_str().unwrap().to_owned(),
-                    name(object).to_owned(),
-                )
-            })
-            .collect(),
+        cells: vec![cell(&members, &[], "2026-11-28T01:00:00Z")],
+        parts: all.clone(),
         webhook: Some(json!({"webhooks": [{"name": "pods.guard.evenkeel.io"}]})),
         reach: Reach::Answers,
         has_node_controller_account: true,
@@ -103,16 +134,22 @@ fn nothing_is_said_of_an_installation_that_is_well() {
 
 /// One change of a healthy installation, how bad it is, its check, and words of what is said.
 #[rstest]
-#[case(|f: &mut Facts| f.troubles.push("pods: forbidden".to_owned()), Severity::Warning, "rights", "cannot read pods")]
+#[case(|f: &mut Facts| trouble("Pod", true)(f), Severity::Warning, "reading", "cannot read objects of kind Pod: it is so")]
 #[case(|f: &mut Facts| f.version_note = Some("1.40".to_owned()), Severity::Warning, "version", "1.40")]
 #[case(|f: &mut Facts| f.version_refused = Some("1.20".to_owned()), Severity::Error, "version", "1.20")]
 #[case(|f: &mut Facts| f.options.as_mut().unwrap().mode = "observe".to_owned(), Severity::Note, "mode", "observe")]
 #[case(|f: &mut Facts| f.namespace = json!({"metadata": {"annotations": {"evenkeel.io/pause": "storm"}}}), Severity::Warning, "pause", "storm")]
 #[case(|f: &mut Facts| f.sight.deployment = Value::Null, Severity::Error, "install", "without Deployment evenkeel-controller")]
 #[case(|f: &mut Facts| { f.unread = vec!["--mode"]; f.options.as_mut().unwrap().mode = "observe".to_owned(); }, Severity::Warning, "install", "do not say what was set with --mode")]
-#[case(|f: &mut Facts| f.crds.truncate(5), Severity::Error, "crds", "the cluster has no nodeincidents")]
-#[case(|f: &mut Facts| f.crds[0]["spec"]["versions"][0]["schema"] = json!({}), Severity::Warning, "crds", "another version")]
-#[case(|f: &mut Facts| f.policies.retain(|(_, name)| name != "evenkeel-zonereport"), Severity::Error, "policies", "evenkeel-zonereport")]
+#[case(|f: &mut Facts| f.parts.retain(|part| name(part) != "nodeincidents.evenkeel.io"), Severity::Error, "crds", "the cluster has no CustomResourceDefinition nodeincidents")]
+#[case(|f: &mut Facts| part(f, "CustomResourceDefinition", "nodeincidents.evenkeel.io")["spec"]["versions"][0]["schema"] = json!({}), Severity::Warning, "crds", "not what this version of Evenkeel applies")]
+#[case(|f: &mut Facts| f.parts.retain(|part| name(part) != "evenkeel-zonereport"), Severity::Error, "policies", "evenkeel-zonereport")]
+#[case(|f: &mut Facts| part(f, "ValidatingAdmissionPolicy", "evenkeel-zonereport")["spec"]["failurePolicy"] = json!("Ignore"), Severity::Error, "policies", "evenkeel-zonereport")]
+#[case(|f: &mut Facts| part(f, "ValidatingAdmissionPolicyBinding", "evenkeel-zonereport")["spec"]["validationActions"] = json!(["Audit"]), Severity::Error, "policies", "evenkeel-zonereport")]
+#[case(|f: &mut Facts| part(f, "ClusterRole", "evenkeel-agent")["rules"][0]["verbs"] = json!(["*"]), Severity::Warning, "rights", "not what this version of Evenkeel applies: ClusterRole")]
+#[case(|f: &mut Facts| part(f, "ClusterRoleBinding", "evenkeel-agent")["subjects"] = Value::Null, Severity::Warning, "rights", "evenkeel-agent")]
+#[case(|f: &mut Facts| f.cells = vec![cell(&["shore-1", "shore-3"], &[], NOW)], Severity::Warning, "cells", "in no cell, so that nobody watches their nodes: shore-2")]
+#[case(|f: &mut Facts| { f.cells = vec![cell(&["shore-1", "shore-2", "shore-3"], &["shore-1"], "2026-11-28T01:00:00Z")]; f.agents[1]["spec"]["roster"]["version"] = json!(7); }, Severity::Warning, "cells", "have not taken the present roster of their cell: shore-1, shore-3")]
 #[case(|f: &mut Facts| f.sight.daemon_set["status"]["numberAvailable"] = json!(3), Severity::Warning, "workloads", "3 of 5 agents")]
 #[case(|f: &mut Facts| f.agents[0]["spec"]["version"] = json!("0.0.1"), Severity::Warning, "versions", "shore-1")]
 #[case(|f: &mut Facts| f.leases.truncate(0), Severity::Error, "controllers", "no controller works")]
@@ -163,6 +200,61 @@ fn taker() -> Value {
 
 fn tolerant() -> Value {
     json!({"spec": {"tolerations": [{"key": "node.kubernetes.io/unreachable", "tolerationSeconds": 60}]}})
+}
+
+/// From a list that could not be read nothing follows, and of what a trouble says its fix depends on.
+#[rstest]
+#[case("Node", true)]
+#[case("AgentStatus", false)]
+#[case("ZoneHealth", true)]
+#[case("Lease", true)]
+#[case("CustomResourceDefinition", true)]
+#[case("ValidatingAdmissionPolicy", true)]
+#[case("ClusterRole", true)]
+#[case("MutatingWebhookConfiguration", true)]
+#[case("ServiceAccount", true)]
+#[case("Deployment", true)]
+#[case("DaemonSet", true)]
+fn what_could_not_be_read_is_said_and_no_more(#[case] kind: &str, #[case] is_forbidden: bool) {
+    let mut facts = healthy();
+    trouble(kind, is_forbidden)(&mut facts);
+    match kind {
+        "Node" => facts.nodes.clear(),
+        "AgentStatus" => facts.agents.clear(),
+        "ZoneHealth" => facts.cells.clear(),
+        "Lease" => facts.leases.clear(),
+        "MutatingWebhookConfiguration" => facts.webhook = None,
+        "ServiceAccount" => facts.has_node_controller_account = false,
+        "Deployment" => facts.sight.deployment = Value::Null,
+        "DaemonSet" => facts.sight.daemon_set = Value::Null,
+        _ => facts.parts.retain(|part| part["kind"] != kind),
+    }
+    let found = findings(&facts);
+    let fix = if is_forbidden {
+        "rights of a cluster reader"
+    } else {
+        "see to the API server"
+    };
+    assert_eq!((found.len(), found[0].check), (1, "reading"), "{found:?}");
+    assert!(found[0].fix.contains(fix), "{found:?}");
+}
+
+/// It is not there yet, or the node is not Ready, and either explains it.
+#[test]
+fn a_cell_that_changes_is_given_its_time() {
+    let mut facts = healthy();
+    facts.cells = vec![cell(
+        &["shore-1", "shore-2", "shore-3"],
+        &["shore-1"],
+        "2026-11-28T01:59:00Z",
+    )];
+    assert_eq!(findings(&facts), []);
+    facts.cells = vec![cell(&["shore-1", "shore-3"], &[], NOW)];
+    facts.agents[1]["metadata"]["creationTimestamp"] = json!("2026-11-28T01:59:00Z");
+    assert_eq!(findings(&facts), []);
+    facts.agents[1]["metadata"]["creationTimestamp"] = json!("2026-11-28T01:00:00Z");
+    facts.nodes[1]["status"] = json!({});
+    assert_eq!(findings(&facts), []);
 }
 
 #[test]

@@ -67,6 +67,7 @@ pub async fn diagnose(client: &Client) -> Result<Vec<Finding>, InstallError> {
     let facts = facts.map_err(|_| InstallError::Read {
         what: "the cluster".to_owned(),
         why: format!("the API server has not answered within {} s", PATIENCE.as_secs()),
+        is_forbidden: false,
     })??;
     Ok(findings::findings(&facts))
 }

@@ -2,7 +2,8 @@
 
 use super::facts::Facts;
 use super::findings::{Found, is_member, labels, listed, name, zone};
-use crate::objects::{AGENT, CONTROLLER};
+use crate::objects::{AGENT, AGENT_SETTINGS, CONTROLLER};
+use evenkeel_api::crd::ZoneHealthSpec;
 use evenkeel_api::names;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
@@ -60,7 +61,87 @@ pub(super) fn agents(facts: &Facts, found: &mut Found) {
     }
 }
 
+/// What is newer than this many seconds may still be on its way: an agent acknowledges once a minute.
+const SETTLED_SECONDS: i64 = 120;
+
+/// Members that no roster has, and those that have not taken the roster of their cell. A node that is not
+/// Ready explains both.
+pub(super) fn cells(facts: &Facts, found: &mut Found) {
+    let Some(options) = &facts.options else {
+        return;
+    };
+    let now = facts.server_time.unwrap_or(facts.now).as_second();
+    let is_old =
+        |since: Option<jiff::Timestamp>| since.is_some_and(|since| now - since.as_second() > SETTLED_SECONDS);
+    let members: BTreeMap<&str, &str> = facts
+        .nodes
+        .iter()
+        .filter(|node| is_member(facts, node) && is_ready(node))
+        .filter_map(|node| Some((node["metadata"]["uid"].as_str()?, name(node))))
+        .collect();
+    let said: BTreeMap<&str, &Value> = facts
+        .agents
+        .iter()
+        .filter_map(|agent| Some((agent["spec"]["nodeUid"].as_str()?, agent)))
+        .filter(|(uid, _)| members.contains_key(uid))
+        .collect();
+    let (mut placed, mut behind) = (BTreeSet::new(), BTreeSet::new());
+    for cell in &facts.cells {
+        let spec = serde_json::from_value::<ZoneHealthSpec>(cell["spec"].clone());
+        let Some(roster) = spec.ok().and_then(|spec| spec.read_roster()) else {
+            continue;
+        };
+        let is_old = is_old(written(cell));
+        for member in &roster.members {
+            placed.insert(member.uid.clone());
+            let Some(agent) = said.get(&*member.uid) else {
+                continue;
+            };
+            let took = &agent["spec"]["roster"];
+            let is_of_cell = took["cellUid"].as_str() == Some(&*roster.cell_uid);
+            let has_it = is_of_cell && took["version"].as_i64() >= Some(roster.version);
+            // Agents say what they have taken while it matters, and not before or after.
+            if is_old && !has_it && (member.learner || !roster.settled_voters.is_empty()) {
+                behind.insert(name(agent));
+            }
+        }
+    }
+    let outside = said.iter().filter(|(uid, agent)| {
+        !placed.contains(**uid) && is_old(parse(&agent["metadata"]["creationTimestamp"]))
+    });
+    let outside: Vec<&str> = outside.map(|(_, agent)| name(agent)).collect();
+    if !outside.is_empty() {
+        found.warning(
+            "cells",
+            format!("agents have registered and are in no cell, so that nobody watches their nodes: {}", listed(outside)),
+            format!(
+                "kubectl -n {} logs deployment/{CONTROLLER} says why, for instance that another node claims the key",
+                options.namespace
+            ),
+        );
+    }
+    if !behind.is_empty() {
+        found.warning(
+            "cells",
+            format!("agents have not taken the present roster of their cell: {}", listed(behind)),
+            format!(
+                "see their logs: do they trust the key that signs rosters (ConfigMap {}; docs/zone.md, \"Keys of rosters\")?",
+                AGENT_SETTINGS.0
+            ),
+        );
+    }
+}
+
+fn is_ready(node: &Value) -> bool {
+    let mut conditions = node["status"]["conditions"].as_array().into_iter().flatten();
+    conditions.any(|condition| condition["type"] == "Ready" && condition["status"] == "True")
+}
+
 pub(super) fn zones(facts: &Facts, found: &mut Found) {
+    // By the zone of nodes without a label, which cannot be said.
+    if facts.unclear.is_some() || facts.unread.contains(&"--zone-default") {
+        return;
+    }
     let mut sizes: BTreeMap<String, usize> = BTreeMap::new();
     let mut unlabelled = Vec::new();
     for node in &facts.nodes {
@@ -228,9 +309,16 @@ pub(super) fn clocks(facts: &Facts, found: &mut Found) {
 /// How many seconds a node's clock is ahead: a Lease has the time that its kubelet wrote, and the time at
 /// which the API server took it.
 fn clock_of(lease: &Value) -> Option<i64> {
-    let parse = |time: &Value| time.as_str()?.parse::<jiff::Timestamp>().ok();
-    let written = parse(&lease["spec"]["renewTime"])?;
-    let entries = lease["metadata"]["managedFields"].as_array()?;
-    let taken = entries.iter().filter_map(|entry| parse(&entry["time"])).max()?;
-    Some(written.as_second() - taken.as_second())
+    let renewed = parse(&lease["spec"]["renewTime"])?;
+    Some(renewed.as_second() - written(lease)?.as_second())
+}
+
+/// When the API server took the last write of an object.
+fn written(object: &Value) -> Option<jiff::Timestamp> {
+    let entries = object["metadata"]["managedFields"].as_array()?;
+    entries.iter().filter_map(|entry| parse(&entry["time"])).max()
+}
+
+fn parse(time: &Value) -> Option<jiff::Timestamp> {
+    time.as_str()?.parse().ok()
 }

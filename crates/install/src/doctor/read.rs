@@ -1,7 +1,8 @@
 //! What `evenkeel doctor` reads: with the rights of whoever asks, and nothing is changed.
 
 use super::facts::{Facts, Reach};
-use crate::cluster::{Named, said};
+use super::findings;
+use crate::cluster::Named;
 use crate::error::InstallError;
 use crate::objects::{AGENT, CONTROLLER, Options, objects, options_of};
 use crate::preflight;
@@ -13,10 +14,20 @@ use jiff::Timestamp;
 use jiff::fmt::rfc2822;
 use kube::Client;
 use kube::client::Body;
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::collections::BTreeSet;
 
-const ADMISSION: &str = "admissionregistration.k8s.io/v1";
+/// Kinds of objects that are to be as this version applies them.
+const PARTS: [(&str, &str); 5] = [
+    ("apiextensions.k8s.io/v1", "CustomResourceDefinition"),
+    ("admissionregistration.k8s.io/v1", "ValidatingAdmissionPolicy"),
+    (
+        "admissionregistration.k8s.io/v1",
+        "ValidatingAdmissionPolicyBinding",
+    ),
+    ("rbac.authorization.k8s.io/v1", "ClusterRole"),
+    ("rbac.authorization.k8s.io/v1", "ClusterRoleBinding"),
+];
 const METRIC: &str = "apiserver_admission_webhook_fail_open_count";
 
 /// Reads everything. Fails where the API server cannot be asked at all.
@@ -34,6 +45,7 @@ pub(super) async fn facts(client: &Client) -> Result<Facts, InstallError> {
     let mut reader = Reader {
         client,
         troubles: Vec::new(),
+        unseen: BTreeSet::new(),
     };
     facts.nodes = reader.all("v1", "Node", None).await;
     facts.pods = reader.all("v1", "Pod", None).await;
@@ -57,9 +69,15 @@ pub(super) async fn facts(client: &Client) -> Result<Facts, InstallError> {
             Some(home) => installed(&mut reader, &mut facts, home).await,
             None => facts.refused = refusal(client).await,
         },
-        Err(error) => reader.troubles.push(error.to_string()),
+        Err(error) => {
+            let fix = findings::fix_of(&error);
+            facts.unclear = Some((
+                format!("cannot tell whether Evenkeel is installed: {error}"),
+                fix.to_owned(),
+            ));
+        }
     }
-    facts.troubles = reader.troubles;
+    (facts.troubles, facts.unseen) = (reader.troubles, reader.unseen);
     Ok(facts)
 }
 
@@ -94,24 +112,16 @@ async fn installed(reader: &mut Reader<'_>, facts: &mut Facts, home: &str) {
     facts.leases = reader.all("coordination.k8s.io/v1", "Lease", in_home).await;
     let ours = format!("{}/{}", names::GROUP, names::VERSION);
     facts.agents = reader.all(&ours, "AgentStatus", None).await;
-    facts.crds = reader
-        .all("apiextensions.k8s.io/v1", "CustomResourceDefinition", None)
-        .await;
-    facts.policies = policies(reader).await;
+    facts.cells = reader.all(&ours, "ZoneHealth", None).await;
+    for (api_version, kind) in PARTS {
+        for mut object in reader.all(api_version, kind, None).await {
+            object["kind"] = json!(kind);
+            facts.parts.push(object);
+        }
+    }
     facts.webhook = reader.get(&Named::webhook()).await;
     facts.reach = reach(reader.client, home).await;
     facts.fail_open = fail_open(reader.client).await;
-}
-
-async fn policies(reader: &mut Reader<'_>) -> BTreeSet<(String, String)> {
-    let mut found = BTreeSet::new();
-    for kind in ["ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"] {
-        for object in reader.all(ADMISSION, kind, None).await {
-            let name = object["metadata"]["name"].as_str().unwrap_or_default();
-            found.insert((kind.to_owned(), name.to_owned()));
-        }
-    }
-    found
 }
 
 #[allow(clippy::disallowed_methods, reason = "the shell reads the clock")]
@@ -121,17 +131,15 @@ fn now() -> Timestamp {
 
 struct Reader<'a> {
     client: &'a Client,
-    troubles: Vec<String>,
+    troubles: Vec<InstallError>,
+    unseen: BTreeSet<String>,
 }
 
 impl Reader<'_> {
     async fn all(&mut self, api_version: &str, kind: &str, namespace: Option<&str>) -> Vec<Value> {
         let named = Named::new(api_version, kind, namespace, "");
-        named.siblings(self.client).await.unwrap_or_else(|error| {
-            self.troubles
-                .push(format!("objects of kind {kind}: {}", said(&error)));
-            Vec::new()
-        })
+        let found = named.siblings(self.client).await;
+        self.note(found, kind, namespace, format!("objects of kind {kind}"))
     }
 
     async fn one(
@@ -145,9 +153,25 @@ impl Reader<'_> {
     }
 
     async fn get(&mut self, named: &Named) -> Option<Value> {
-        named.get(self.client).await.unwrap_or_else(|error| {
-            self.troubles.push(format!("{named}: {}", said(&error)));
-            None
+        let found = named.get(self.client).await;
+        self.note(found, named.kind(), None, named.to_string())
+    }
+
+    /// What was found; if it could not be read, nothing.
+    fn note<T: Default>(
+        &mut self,
+        found: kube::Result<T>,
+        kind: &str,
+        namespace: Option<&str>,
+        what: String,
+    ) -> T {
+        found.unwrap_or_else(|error| {
+            self.troubles.push(InstallError::reading(what)(error));
+            // Nothing is found where those of nodes are missing, and more where Evenkeel's are.
+            if namespace != Some(names::NODE_LEASE_NAMESPACE) {
+                self.unseen.insert(kind.to_owned());
+            }
+            T::default()
         })
     }
 }
@@ -181,9 +205,9 @@ async fn reach(client: &Client, home: &str) -> Reach {
     let Ok(request) = Request::get(path).body(Body::empty()) else {
         return Reach::Unknown;
     };
-    let response = match client.send(request).await {
-        Ok(response) => response,
-        Err(error) => return Reach::Fails(said(&error)),
+    // Otherwise it is the API server itself that did not answer.
+    let Ok(response) = client.send(request).await else {
+        return Reach::Unknown;
     };
     let by_the_server = response
         .headers()
