@@ -79,13 +79,13 @@ pub struct WaitArgs {
 
 /// `evenkeel install`. Call [`evenkeel_net::init_crypto`] before.
 pub async fn install(args: InstallArgs, shutdown: CancellationToken) -> Result<(), InstallError> {
+    args.settings.check()?;
     let options = args.settings.over(Options::default());
     if args.dry_run {
         let text = manifest::print(&objects(&options))
             .map_err(|error| InstallError::Output(io::Error::other(error)))?;
         return print(&text).map_err(InstallError::Output);
     }
-    args.settings.check()?;
     let client = args.client.client("install").await?;
     let told = steps::install(&client, &options, args.wait.timeout, &shutdown).await?;
     print(&told).map_err(InstallError::Output)

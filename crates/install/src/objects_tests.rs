@@ -208,6 +208,8 @@ fn every_object_is_there_once_and_marked() {
         })
         .collect();
     assert_eq!(names.len(), objects.len());
+    let page = include_str!("../../../docs/install.md");
+    assert!(page.contains(&format!("Evenkeel is removed: {} objects", objects.len())));
     let namespace = find(&objects, "Namespace", names::NAMESPACE);
     assert_eq!(
         namespace["metadata"]["labels"]["pod-security.kubernetes.io/enforce"],

@@ -2,6 +2,7 @@
 
 use crate::error::InstallError;
 use crate::objects::{Options, agent_image};
+use clap::builder::NonEmptyStringValueParser;
 use clap::{Args, ValueEnum};
 use evenkeel_api::names;
 
@@ -12,10 +13,10 @@ pub struct SettingArgs {
     #[arg(long, value_name = "NAME", env = "EVENKEEL_NAMESPACE", value_parser = installable)]
     pub namespace: Option<String>,
     /// Image with the controller [default: localhost/evenkeel, with the version of this command].
-    #[arg(long, value_name = "IMAGE")]
+    #[arg(long, value_name = "IMAGE", value_parser = NonEmptyStringValueParser::new())]
     pub image: Option<String>,
     /// Image with the agent [default: beside the other, as NAME-agent].
-    #[arg(long, value_name = "IMAGE")]
+    #[arg(long, value_name = "IMAGE", value_parser = NonEmptyStringValueParser::new())]
     pub agent_image: Option<String>,
     /// Whether it acts [default: observe].
     #[arg(long, value_name = "MODE")]
@@ -216,6 +217,8 @@ mod tests {
     #[case("--namespace kube-system", "Kubernetes' own")]
     #[case("--namespace default", "Kubernetes' own")]
     #[case("--namespace Pier", "lower case")]
+    #[case("--image=", "a value is required for '--image <IMAGE>'")]
+    #[case("--agent-image=", "a value is required for '--agent-image <IMAGE>'")]
     fn what_no_cluster_takes_is_refused_at_once(#[case] line: &str, #[case] words: &str) {
         let line = std::iter::once("evenkeel").chain(line.split_whitespace());
         let refused = Cli::try_parse_from(line).map(|_| ()).unwrap_err().to_string();

@@ -887,6 +887,19 @@ async fn whoever_may_not_remove_everything_removes_nothing() {
 }
 
 #[tokio::test]
+async fn what_is_only_printed_is_checked_as_well() {
+    #[derive(clap::Parser)]
+    struct Cli {
+        #[command(flatten)]
+        args: crate::command::InstallArgs,
+    }
+    let line = ["evenkeel", "--dry-run", "--image", "a@sha256:0"];
+    let args = <Cli as clap::Parser>::try_parse_from(line).unwrap().args;
+    let error = crate::command::install(args, token()).await.unwrap_err();
+    assert!(error.to_string().contains("give --agent-image"), "{error}");
+}
+
+#[tokio::test]
 async fn keys_that_do_not_go_together_are_refused_before_anything_is_changed() {
     let cluster = installed(&Options::default()).await;
     let home = cluster.namespaced(HOME);
