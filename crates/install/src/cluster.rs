@@ -1,5 +1,6 @@
 //! Objects of an installation on a cluster: read, applied and deleted by kind and name.
 
+use crate::error::InstallError;
 use crate::objects::INSTALLATION;
 use evenkeel_api::names;
 use kube::api::{DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams, PropagationPolicy};
@@ -82,23 +83,24 @@ impl Named {
     }
 
     /// The object; `None` where there is none, or no such kind.
-    pub(crate) async fn get(&self, client: &Client) -> kube::Result<Option<Value>> {
-        let found = self.api(client).get_opt(&self.name).await?;
-        found.map(to_value).transpose()
+    pub(crate) async fn get(&self, client: &Client) -> Result<Option<Value>, InstallError> {
+        let found = self.api(client).get_opt(&self.name).await;
+        let found = found.and_then(|found| found.map(to_value).transpose());
+        found.map_err(InstallError::reading(self))
     }
 
     /// Deletes it, with what depends on it; what is gone already is no failure.
-    pub(crate) async fn delete(&self, client: &Client) -> kube::Result<()> {
+    pub(crate) async fn delete(&self, client: &Client) -> Result<(), InstallError> {
         self.delete_as(client, DeleteParams::default()).await
     }
 
     /// Deletes a pod without waiting for its kubelet.
-    pub(crate) async fn delete_at_once(&self, client: &Client) -> kube::Result<()> {
+    pub(crate) async fn delete_at_once(&self, client: &Client) -> Result<(), InstallError> {
         self.delete_as(client, DeleteParams::default().grace_period(0))
             .await
     }
 
-    async fn delete_as(&self, client: &Client, params: DeleteParams) -> kube::Result<()> {
+    async fn delete_as(&self, client: &Client, params: DeleteParams) -> Result<(), InstallError> {
         let params = DeleteParams {
             propagation_policy: Some(PropagationPolicy::Background),
             ..params
@@ -106,13 +108,13 @@ impl Named {
         match self.api(client).delete(&self.name, &params).await {
             Ok(_) => Ok(()),
             Err(kube::Error::Api(status)) if status.code == 404 => Ok(()),
-            Err(error) => Err(error),
+            Err(error) => Err(InstallError::writing(self)(error)),
         }
     }
 
     /// Every object of its kind that is part of an installation, the namespace of that, and whether the
     /// object is being deleted.
-    pub(crate) async fn marked(&self, client: &Client) -> kube::Result<Vec<(Self, String, bool)>> {
+    pub(crate) async fn marked(&self, client: &Client) -> Result<Vec<(Self, String, bool)>, InstallError> {
         let all: Api<DynamicObject> = Api::all_with(client.clone(), &self.resource);
         match all
             .list_metadata(&ListParams::default().labels(INSTALLATION))
@@ -132,14 +134,18 @@ impl Named {
                 .collect()),
             // No such kind: an old server, or one of ours that is gone.
             Err(kube::Error::Api(status)) if status.code == 404 => Ok(Vec::new()),
-            Err(error) => Err(error),
+            Err(error) => {
+                let what = format!("objects of kind {} with the label {INSTALLATION}", self.kind());
+                Err(InstallError::reading(what)(error))
+            }
         }
     }
 
     /// All objects of its kind in its namespace.
-    pub(crate) async fn siblings(&self, client: &Client) -> kube::Result<Vec<Value>> {
-        let found = self.api(client).list(&ListParams::default()).await?;
-        found.into_iter().map(to_value).collect()
+    pub(crate) async fn siblings(&self, client: &Client) -> Result<Vec<Value>, InstallError> {
+        let found = self.api(client).list(&ListParams::default()).await;
+        let found = found.and_then(|found| found.into_iter().map(to_value).collect());
+        found.map_err(InstallError::reading(format!("objects of kind {}", self.kind())))
     }
 
     /// Creates it; fails where it is there already.
@@ -182,17 +188,4 @@ pub(crate) async fn apply(client: &Client, object: &Value, dry_run: bool) -> kub
         .patch(&named.name, &params, &Patch::Apply(object))
         .await?;
     to_value(applied)
-}
-
-/// What the server said, without the words around it.
-pub(crate) fn said(error: &kube::Error) -> String {
-    match error {
-        kube::Error::Api(status) => status.message.split_whitespace().collect::<Vec<_>>().join(" "),
-        other => evenkeel_net::log::causes(other),
-    }
-}
-
-/// Whether the server refused for want of rights.
-pub(crate) fn is_forbidden(error: &kube::Error) -> bool {
-    matches!(error, kube::Error::Api(status) if status.code == 403)
 }

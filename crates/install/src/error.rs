@@ -1,6 +1,5 @@
 //! Why a command of this crate failed, and with which exit code.
 
-use crate::cluster::{is_forbidden, said};
 use evenkeel_net::client::ClientError;
 use std::fmt;
 use std::io;
@@ -52,15 +51,9 @@ pub enum InstallError {
         /// What could not be removed.
         left: String,
     },
-    /// After a failure everything that had been made was removed.
-    #[error("{0}; what this command had made was removed again")]
-    Undone(Box<InstallError>),
-    /// After a failure everything that had been made was removed, and what an earlier command had left was
-    /// not.
-    #[error(
-        "{0}; what this command had made was removed again; what was there before stays: `evenkeel uninstall --namespace {1}` removes it"
-    )]
-    BackToBefore(Box<InstallError>, String),
+    /// After a failure everything that had been made was removed. Then what of an earlier command stays.
+    #[error("{0}; what this command had made was removed again{1}")]
+    Undone(Box<InstallError>, String),
     /// Something is left on the cluster.
     #[error("{0}")]
     Left(String),
@@ -92,4 +85,17 @@ impl InstallError {
             why: said(&error),
         }
     }
+}
+
+/// What the server said, without the words around it.
+pub(crate) fn said(error: &kube::Error) -> String {
+    match error {
+        kube::Error::Api(status) => status.message.split_whitespace().collect::<Vec<_>>().join(" "),
+        other => evenkeel_net::log::causes(other),
+    }
+}
+
+/// Whether the server refused for want of rights.
+pub(crate) fn is_forbidden(error: &kube::Error) -> bool {
+    matches!(error, kube::Error::Api(status) if status.code == 403)
 }

@@ -1,6 +1,6 @@
 //! What `evenkeel install` and `evenkeel upgrade` do, step by step.
 
-use crate::cluster::{Named, apply, said};
+use crate::cluster::{Named, apply};
 use crate::error::InstallError;
 use crate::objects::{
     AGENT, AGENT_SETTINGS, CONTROLLER, INSTALLATION, Options, PART_OF, ROSTER_SECRET, WEBHOOK_SECRET,
@@ -13,7 +13,6 @@ use evenkeel_api::names;
 use kube::Client;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
-use std::fmt::Write as _;
 use std::time::Duration;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -46,21 +45,14 @@ pub async fn install(
     claim(client, &options.namespace, before, &mut made).await?;
     let installed = async {
         // Another installation may have begun in another namespace meanwhile.
-        let homes = preflight::homes(client).await?;
-        if let Some(other) = homes.iter().find(|home| **home != options.namespace) {
-            return Err(second(other));
-        }
+        refuse_second(client, &options.namespace).await?;
         put(client, options, &objects, timeout, shutdown, &mut made).await
     };
     let (_, told) = match installed.await {
         Ok(done) => done,
         Err(failure) => return Err(made.undo(client, &options.namespace, failure).await),
     };
-    let mut text = String::new();
-    for line in notes.into_iter().chain([told]) {
-        // A String takes everything.
-        let _ = writeln!(text, "{line}");
-    }
+    notes.push(told);
     let namespace = &options.namespace;
     let more = match options.mode.as_str() {
         "observe" => {
@@ -69,14 +61,13 @@ pub async fn install(
         }
         _ => "It acts. What it decides, and why: evenkeel status",
     };
-    let _ = writeln!(
-        text,
-        "Evenkeel {} is installed in namespace {namespace}, mode {}, profile {}.\n{more}\nWhat could go wrong: evenkeel doctor",
+    notes.push(format!(
+        "Evenkeel {} is installed in namespace {namespace}, mode {}, profile {}.\n{more}\nWhat could go wrong: evenkeel doctor\n",
         env!("CARGO_PKG_VERSION"),
         options.mode,
         options.profile
-    );
-    Ok(text)
+    ));
+    Ok(notes.join("\n"))
 }
 
 /// Changes an installation, and says what was done.
@@ -88,15 +79,13 @@ pub(crate) async fn upgrade(
 ) -> Result<String, InstallError> {
     let mut notes = Vec::from_iter(preflight::version(client).await?);
     let homes = preflight::homes(client).await?;
-    let mut one = homes.iter().cloned();
-    let home = match (one.next(), one.next()) {
-        (Some(home), None) => home,
-        (None, _) => {
-            return Err(InstallError::Refused(
-                "Evenkeel is not installed on this cluster: use `evenkeel install`".to_owned(),
-            ));
-        }
-        (Some(_), Some(_)) => return Err(InstallError::Refused(preflight::several(&homes))),
+    if homes.len() > 1 {
+        return Err(InstallError::Refused(preflight::several(&homes)));
+    }
+    let Some(home) = homes.first().cloned() else {
+        return Err(InstallError::Refused(
+            "Evenkeel is not installed on this cluster: use `evenkeel install`".to_owned(),
+        ));
     };
     if let Some(other) = settings.namespace.as_ref().filter(|other| **other != home) {
         return Err(InstallError::Refused(format!(
@@ -108,11 +97,7 @@ pub(crate) async fn upgrade(
         namespace: home.clone(),
         ..Options::default()
     };
-    let (before, unread) = options_of(
-        &deployment.unwrap_or_default(),
-        &daemon_set.unwrap_or_default(),
-        &usual,
-    );
+    let (before, unread) = options_of(&deployment, &daemon_set, &usual);
     let lacking = settings.lacking(&unread);
     if !lacking.is_empty() {
         return Err(InstallError::Refused(format!(
@@ -147,40 +132,30 @@ pub(crate) async fn upgrade(
     changed
         .await
         .map_err(|error| InstallError::Midway(Box::new(error), "evenkeel upgrade"))?;
-    let mut text = String::new();
-    for line in notes {
-        let _ = writeln!(text, "{line}");
-    }
-    let _ = writeln!(
-        text,
-        "Evenkeel is at version {} in namespace {home}: image {}, mode {}, profile {}.",
+    notes.push(format!(
+        "Evenkeel is at version {} in namespace {home}: image {}, mode {}, profile {}.\n",
         env!("CARGO_PKG_VERSION"),
         options.image,
         options.mode,
         options.profile
-    );
-    Ok(text)
+    ));
+    Ok(notes.join("\n"))
 }
 
 /// Refuses where Evenkeel is installed already. Marks without workloads are what an interrupted installation
 /// has left: it can be repeated.
 async fn refuse_second(client: &Client, namespace: &str) -> Result<(), InstallError> {
     let homes = preflight::homes(client).await?;
-    let elsewhere = homes.iter().find(|home| *home != namespace);
-    let here = homes.get(namespace);
-    let home = match (elsewhere, here) {
-        (Some(home), _) => home,
-        (None, Some(home)) if workloads(client, home).await? != (None, None) => home,
-        (None, _) => return Ok(()),
+    let home = match homes.iter().find(|home| *home != namespace) {
+        Some(elsewhere) => elsewhere,
+        None if !homes.contains(namespace) => return Ok(()),
+        None if workloads(client, namespace).await? == (Value::Null, Value::Null) => return Ok(()),
+        None => namespace,
     };
-    Err(second(home))
-}
-
-fn second(home: &str) -> InstallError {
-    InstallError::Refused(format!(
+    Err(InstallError::Refused(format!(
         "Evenkeel is installed in namespace {home} already: change or mend it with `evenkeel upgrade`, or remove it first with `evenkeel \
          uninstall --namespace {home}`"
-    ))
+    )))
 }
 
 /// Marks the namespace before anything else is written, so that of two installations at once one finds the
@@ -193,7 +168,7 @@ pub(crate) async fn claim(
 ) -> Result<(), InstallError> {
     let here = Named::new("v1", "Namespace", None, namespace);
     let labels = json!({PART_OF.0: PART_OF.1, INSTALLATION: namespace});
-    let claimed = match &before {
+    let (claimed, done) = match &before {
         Some(before) if before["metadata"]["labels"][INSTALLATION] == namespace => {
             made.is_repeated = true;
             return Ok(());
@@ -201,26 +176,24 @@ pub(crate) async fn claim(
         Some(before) => {
             let version = &before["metadata"]["resourceVersion"];
             let mark = json!({"metadata": {"labels": labels, "resourceVersion": version}});
-            here.merge(client, &mark).await
+            (here.merge(client, &mark).await, "changed")
         }
         None => {
-            here.create(
-                client,
-                &json!({"metadata": {"name": namespace, "labels": labels}}),
-            )
-            .await
+            let new = json!({"metadata": {"name": namespace, "labels": labels}});
+            (here.create(client, &new).await, "made")
         }
     };
-    match (claimed, before) {
-        (Ok(()), Some(before)) => made.changed.push((here, before)),
-        (Ok(()), None) => made.new.push(here),
-        (Err(kube::Error::Api(status)), before) if status.code == 409 => {
-            let done = if before.is_some() { "changed" } else { "made" };
+    match claimed {
+        Ok(()) => match before {
+            Some(before) => made.changed.push((here, before)),
+            None => made.new.push(here),
+        },
+        Err(kube::Error::Api(status)) if status.code == 409 => {
             return Err(InstallError::Refused(format!(
                 "namespace {namespace} was just {done}: does another `evenkeel install` run?"
             )));
         }
-        (Err(error), _) => {
+        Err(error) => {
             let error = InstallError::writing(&here)(error);
             return Err(InstallError::Midway(Box::new(error), "evenkeel install"));
         }
@@ -228,16 +201,12 @@ pub(crate) async fn claim(
     Ok(())
 }
 
-/// The Deployment of the controller and the DaemonSet of the agents.
-async fn workloads(client: &Client, namespace: &str) -> Result<(Option<Value>, Option<Value>), InstallError> {
-    let read = async |kind: &str, name: &str| {
-        let named = Named::new("apps/v1", kind, Some(namespace), name);
-        named.get(client).await.map_err(InstallError::reading(&named))
-    };
-    Ok((
-        read("Deployment", CONTROLLER).await?,
-        read("DaemonSet", AGENT).await?,
-    ))
+/// The Deployment of the controller and the DaemonSet of the agents; null: it is not there.
+async fn workloads(client: &Client, namespace: &str) -> Result<(Value, Value), InstallError> {
+    let named = |kind, name| Named::new("apps/v1", kind, Some(namespace), name);
+    let deployment = named("Deployment", CONTROLLER).get(client).await?;
+    let daemon_set = named("DaemonSet", AGENT).get(client).await?;
+    Ok((deployment.unwrap_or_default(), daemon_set.unwrap_or_default()))
 }
 
 /// What an installation has made so far.
@@ -247,7 +216,7 @@ pub(crate) struct Made {
     new: Vec<Named>,
     /// Objects that were there before without its mark, as they were.
     changed: Vec<(Named, Value)>,
-    /// An earlier installation in this namespace was interrupted: what it has left stays after a failure.
+    /// Something of an earlier installation in this namespace was there: that stays after a failure.
     is_repeated: bool,
 }
 
@@ -259,6 +228,8 @@ impl Made {
             "taking back what was made; a second signal ends this at once and leaves the rest: run evenkeel uninstall then"
         );
         let mut left = Vec::new();
+        let mut note =
+            |done: Result<(), InstallError>| left.extend(done.err().map(|error| error.to_string()));
         let has = |kind: &str| self.new.iter().any(|named| named.kind() == kind);
         if has("Deployment") {
             let end = Instant::now() + UNDONE_WITHIN;
@@ -267,35 +238,28 @@ impl Made {
                 uninstall::stop(client, namespace, end, &patient).await?;
                 uninstall::settle(client, true).await
             };
-            if let Err(error) = settled.await {
-                left.push(error.to_string());
-            }
+            note(settled.await.map(drop));
         }
         for named in self.new.iter().rev() {
-            if let Err(error) = named.delete(client).await {
-                left.push(format!("{named}: {}", said(&error)));
-            }
-        }
-        if !self.is_repeated
-            && !has("Namespace")
-            && let Err(error) = uninstall::drop_leases(client, namespace).await
-        {
-            left.push(error.to_string());
+            note(named.delete(client).await);
         }
         for (named, before) in &self.changed {
-            if let Err(error) = uninstall::unmark(client, named, before).await {
-                left.push(error.to_string());
+            if named.kind() == "Namespace" {
+                note(uninstall::drop_leases(client, namespace).await);
             }
+            note(uninstall::unmark(client, named, before).await);
         }
         if !left.is_empty() {
             let (failure, left) = (Box::new(failure), left.join(", "));
             return InstallError::HalfInstalled { failure, left };
         }
+        let stays =
+            format!("; what was there before stays: `evenkeel uninstall --namespace {namespace}` removes it");
         match failure {
             // All that was written is taken back, as its message says.
             InstallError::Refused(_) => failure,
-            _ if self.is_repeated => InstallError::BackToBefore(Box::new(failure), namespace.to_owned()),
-            _ => InstallError::Undone(Box::new(failure)),
+            _ if self.is_repeated => InstallError::Undone(Box::new(failure), stays),
+            _ => InstallError::Undone(Box::new(failure), String::new()),
         }
     }
 }
@@ -319,12 +283,7 @@ async fn put(
         of_ours("ConfigMap", AGENT_SETTINGS.0),
         of_ours("Secret", WEBHOOK_SECRET),
     ] {
-        if named
-            .get(client)
-            .await
-            .map_err(InstallError::reading(&named))?
-            .is_none()
-        {
+        if named.get(client).await?.is_none() {
             made.new.push(named);
         }
     }
@@ -348,7 +307,7 @@ async fn apply_all(
             return Err(InstallError::Stopped("not everything was applied".to_owned()));
         }
         let named = Named::of(object);
-        let before = named.get(client).await.map_err(InstallError::reading(&named))?;
+        let before = named.get(client).await?;
         let mark = &object["metadata"]["labels"][INSTALLATION];
         // Also a write without an answer may have been made.
         match before {
@@ -409,26 +368,12 @@ async fn rolled_out(
 }
 
 async fn sight(client: &Client, namespace: &str) -> Result<Sight, InstallError> {
-    let named =
-        |api_version: &str, kind: &str, name: &str| Named::new(api_version, kind, Some(namespace), name);
-    let (deployment, daemon_set, pods) = (
-        named("apps/v1", "Deployment", CONTROLLER),
-        named("apps/v1", "DaemonSet", AGENT),
-        named("v1", "Pod", ""),
-    );
-    let (found, agents, all) = tokio::join!(
-        deployment.get(client),
-        daemon_set.get(client),
-        pods.siblings(client)
-    );
+    let (deployment, daemon_set) = workloads(client, namespace).await?;
+    let pods = Named::new("v1", "Pod", Some(namespace), "");
     Ok(Sight {
-        deployment: found
-            .map_err(InstallError::reading(&deployment))?
-            .unwrap_or_default(),
-        daemon_set: agents
-            .map_err(InstallError::reading(&daemon_set))?
-            .unwrap_or_default(),
-        pods: all.map_err(InstallError::reading("pods"))?,
+        deployment,
+        daemon_set,
+        pods: pods.siblings(client).await?,
     })
 }
 
@@ -440,7 +385,7 @@ async fn prune(client: &Client, namespace: &str, objects: &[Value]) -> Result<Ve
     for part in all_parts(client, namespace, objects).await? {
         let is_kept = part.kind() == "Namespace" || part.kind() == "CustomResourceDefinition";
         if !is_kept && !wanted.contains(&part) {
-            part.delete(client).await.map_err(InstallError::writing(&part))?;
+            part.delete(client).await?;
             removed.push(part);
         }
     }
@@ -460,7 +405,7 @@ pub(crate) async fn all_parts(
     for object in objects {
         let named = Named::of(object);
         if kinds.insert(named.kind().to_owned()) {
-            parts.extend(preflight::marked(client, &named).await?);
+            parts.extend(named.marked(client).await?);
         }
     }
     parts.retain(|(_, home, _)| home == namespace);

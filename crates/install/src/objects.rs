@@ -216,14 +216,15 @@ fn rename(value: &mut Value, namespace: &str) {
 /// these are as `usual`, and so is the namespace.
 pub fn options_of(deployment: &Value, daemon_set: &Value, usual: &Options) -> (Options, Vec<&'static str>) {
     let container = |object: &Value| object.pointer("/spec/template/spec/containers/0").cloned();
-    let (controller, agent) = (container(deployment), container(daemon_set));
-    let flag = |container: &Option<Value>, flag: &str| {
-        let args = container.as_ref()?["args"].as_array()?;
+    let text = |value: &Value| value.as_str().map(str::to_owned);
+    let flag = |container: &Value, flag: &str| {
+        let args = container["args"].as_array()?;
         args.iter().find_map(|arg| value_of(arg, flag)).map(str::to_owned)
     };
-    let text = |value: &Value| value.as_str().map(str::to_owned);
-    let image =
-        |container: &Option<Value>| container.as_ref().and_then(|container| text(&container["image"]));
+    // Without a mode it is not as it was applied, and its image may be anything.
+    let controller = container(deployment).filter(|found| flag(found, "--mode").is_some());
+    let controller = controller.unwrap_or_default();
+    let agent = container(daemon_set).unwrap_or_default();
     let selector = deployment.pointer("/spec/template/spec/nodeSelector");
     let labels = selector.and_then(Value::as_object).into_iter().flatten();
     let mut unread = Vec::new();
@@ -237,12 +238,13 @@ pub fn options_of(deployment: &Value, daemon_set: &Value, usual: &Options) -> (O
     let profile = known(flag(&controller, "--profile"), "--profile", &usual.profile);
     let of_the_profile = |zone: &String| profile == "edge" && zone == names::DEFAULT_ZONE;
     let zone = flag(&controller, "--zone-default").or_else(|| flag(&agent, "--zone-default"));
+    let image = text(&controller["image"]);
     // A build of our own names both of its images.
-    let built = image(&controller).filter(|image| is_of_build(image, &usual.image));
-    let of_agent = image(&agent).or(built.map(|_| usual.agent_image.clone()));
+    let built = image.as_ref().filter(|image| is_of_build(image, &usual.image));
+    let of_agent = text(&agent["image"]).or(built.map(|_| usual.agent_image.clone()));
     let options = Options {
         namespace: usual.namespace.clone(),
-        image: known(image(&controller), "--image", &usual.image),
+        image: known(image, "--image", &usual.image),
         agent_image: known(of_agent, "--agent-image", &usual.agent_image),
         zone_default: zone.filter(|zone| !of_the_profile(zone)),
         controller_nodes: labels
@@ -252,12 +254,12 @@ pub fn options_of(deployment: &Value, daemon_set: &Value, usual: &Options) -> (O
         mode,
         profile,
     };
-    if controller.is_none() {
+    if deployment.is_null() {
         unread.push("--controller-nodes");
-        // Both have the same one.
-        if agent.is_none() {
-            unread.push("--zone-default");
-        }
+    }
+    // Both have the same one.
+    if controller.is_null() && agent.is_null() {
+        unread.push("--zone-default");
     }
     (options, unread)
 }

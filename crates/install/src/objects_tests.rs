@@ -97,7 +97,7 @@ fn a_deployment_that_somebody_wrote_anew_says_nothing() {
         find(&objects, "DaemonSet", AGENT),
         &Options::default(),
     );
-    assert_eq!(unread, ["--mode", "--profile"]);
+    assert_eq!(unread, ["--mode", "--profile", "--image"]);
     assert_eq!(read.zone_default, everything().zone_default);
 }
 

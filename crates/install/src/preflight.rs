@@ -1,8 +1,8 @@
 //! What has to hold before anything is changed: the cluster's version, that nobody else is there, and the
 //! rights of whoever installs.
 
-use crate::cluster::{Named, apply, is_forbidden, said};
-use crate::error::InstallError;
+use crate::cluster::{Named, apply};
+use crate::error::{InstallError, is_forbidden, said};
 use crate::objects::{AGENT_SETTINGS, INSTALLATION, ROSTER_SECRET, WEBHOOK_SECRET};
 use k8s_openapi::api::authorization::v1::{
     ResourceAttributes, SelfSubjectAccessReview, SelfSubjectAccessReviewSpec,
@@ -72,22 +72,13 @@ const MARKED: [(&str, &str); 3] = [
 pub(crate) async fn homes(client: &Client) -> Result<BTreeSet<String>, InstallError> {
     let mut homes = BTreeSet::new();
     for (api_version, kind) in MARKED {
-        let found = marked(client, &Named::new(api_version, kind, None, "")).await?;
+        let found = Named::new(api_version, kind, None, "").marked(client).await?;
         let found = found
             .into_iter()
             .filter(|(named, home, ends)| kind != "Namespace" || named.name == *home && !ends);
         homes.extend(found.map(|(_, home, _)| home));
     }
     Ok(homes)
-}
-
-/// All objects of a kind that are part of an installation, see [`Named::marked`].
-pub(crate) async fn marked(
-    client: &Client,
-    kind: &Named,
-) -> Result<Vec<(Named, String, bool)>, InstallError> {
-    let what = format!("objects of kind {} with the label {INSTALLATION}", kind.kind());
-    kind.marked(client).await.map_err(InstallError::reading(what))
 }
 
 /// What is said where objects name more than one installation.
@@ -103,10 +94,7 @@ pub(crate) fn several(homes: &BTreeSet<String>) -> String {
 /// A namespace as it is; refuses one that somebody else uses.
 pub(crate) async fn namespace(client: &Client, name: &str) -> Result<Option<Value>, InstallError> {
     let namespace = Named::new("v1", "Namespace", None, name);
-    let found = namespace
-        .get(client)
-        .await
-        .map_err(InstallError::reading(&namespace))?;
+    let found = namespace.get(client).await?;
     let Some(found) = found else {
         return Ok(None);
     };
@@ -127,10 +115,7 @@ pub(crate) async fn namespace(client: &Client, name: &str) -> Result<Option<Valu
 pub(crate) async fn foreign(client: &Client, namespace: &str) -> Result<Option<String>, InstallError> {
     for (api_version, kind) in CONTENT {
         let kind = Named::new(api_version, kind, Some(namespace), "");
-        let siblings = kind
-            .siblings(client)
-            .await
-            .map_err(InstallError::reading(&kind))?;
+        let siblings = kind.siblings(client).await?;
         let is_ours = |object: &Value| {
             object["metadata"]["labels"][INSTALLATION] == namespace
                 || OWN.contains(&(

@@ -14,7 +14,7 @@ use serde_json::json;
 pub(crate) async fn check(client: &Client, namespace: &str) -> Result<(), InstallError> {
     let key = read(client, namespace).await?;
     let named = settings_of(namespace);
-    let settings = named.get(client).await.map_err(InstallError::reading(&named))?;
+    let settings = named.get(client).await?;
     let trusted = settings
         .as_ref()
         .map(|map| map["data"][AGENT_SETTINGS.1].as_str().unwrap_or_default());
@@ -48,12 +48,7 @@ pub(crate) async fn ensure(client: &Client, namespace: &str) -> Result<(), Insta
     };
     let named = settings_of(namespace);
     // Whoever wrote other settings for agents keeps them.
-    if named
-        .get(client)
-        .await
-        .map_err(InstallError::reading(&named))?
-        .is_some()
-    {
+    if named.get(client).await?.is_some() {
         return Ok(());
     }
     let settings = format!(

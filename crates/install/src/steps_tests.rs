@@ -256,7 +256,7 @@ async fn an_interrupted_installation_takes_back_what_it_made_and_can_be_repeated
         );
         let error = outcome.unwrap_err();
         assert!(
-            matches!(&error, InstallError::Undone(why) if matches!(**why, InstallError::Stopped(_))),
+            matches!(&error, InstallError::Undone(why, _) if matches!(**why, InstallError::Stopped(_))),
             "{error}"
         );
         cluster.within(WAIT).gone::<Namespace>(HOME).await;
@@ -684,6 +684,9 @@ async fn of_two_installations_at_once_one_is_refused() {
     );
     let refused: Vec<InstallError> = [pier, quay].into_iter().filter_map(Result::err).collect();
     assert!(!refused.is_empty(), "both have installed");
+    // What was taken back is no installation, also while its namespace still ends.
+    let homes = crate::preflight::homes(&cluster.client).await.unwrap();
+    assert_eq!(homes.len(), 2 - refused.len(), "{homes:?}");
     for error in refused {
         assert!(
             error.to_string().contains(" already: change or mend it with"),
@@ -797,8 +800,9 @@ async fn several_installations_are_named_and_one_of_them_can_be_removed() {
             .to_string()
             .contains("in namespace pier already")
     );
-    // Its binding is not of a kind that the namespace holds, so that there is nothing else to remove.
     uninstall(&cluster.client, "pier", WAIT, &token()).await.unwrap();
+    let webhooks = cluster.list::<MutatingWebhookConfiguration>().await;
+    assert_eq!(webhooks.len(), 1, "it is of the other one");
     upgrade(&cluster.client, &SettingArgs::default(), NO_WAIT, &token())
         .await
         .unwrap();

@@ -46,13 +46,16 @@ pub async fn uninstall(
         )));
     }
     let parts = all_parts(client, namespace, &objects).await?;
-    preflight::permission(client, &Named::new("v1", "Node", None, ""), "patch").await?;
+    let node = Named::new("v1", "Node", None, "");
     let deployment = Named::new("apps/v1", "Deployment", Some(namespace), CONTROLLER);
-    preflight::permission(client, &deployment, "patch").await?;
-    let mut kinds = BTreeSet::new();
-    for part in &parts {
-        if kinds.insert((part.kind(), &part.namespace)) {
-            preflight::permission(client, part, "delete").await?;
+    let mut rights = BTreeSet::new();
+    let of_parts = parts.iter().map(|part| (part, "delete"));
+    for (what, verb) in [(&node, "patch"), (&deployment, "patch")]
+        .into_iter()
+        .chain(of_parts)
+    {
+        if rights.insert((what.kind(), &what.namespace, verb)) {
+            preflight::permission(client, what, verb).await?;
         }
     }
     let removed = remove(
@@ -85,16 +88,10 @@ async fn remove(
     }
     // Of former versions it has no mark, and without an installation it is somebody else's.
     let webhook = Named::webhook();
-    let found = webhook
-        .get(client)
-        .await
-        .map_err(InstallError::reading(&webhook))?;
+    let found = webhook.get(client).await?;
     let mark = found.map(|found| found["metadata"]["labels"][INSTALLATION].clone());
     if !parts.is_empty() && mark.is_some_and(|mark| mark.is_null() || mark == namespace) {
-        webhook
-            .delete(client)
-            .await
-            .map_err(InstallError::writing(&webhook))?;
+        webhook.delete(client).await?;
     }
     for node in settle(client, !parts.is_empty()).await? {
         // A String takes everything.
@@ -104,7 +101,7 @@ async fn remove(
     // What runs goes first, then rights, and the namespace last.
     for part in parts.iter().rev() {
         if part.kind() != "Namespace" || kept.is_none() {
-            part.delete(client).await.map_err(InstallError::writing(part))?;
+            part.delete(client).await?;
         }
     }
     if let Some(foreign) = &kept {
@@ -130,33 +127,22 @@ async fn leave(client: &Client, namespace: &str) -> Result<(), InstallError> {
         own("Secret", WEBHOOK_SECRET),
         own("ConfigMap", AGENT_SETTINGS.0),
     ] {
-        one.delete(client).await.map_err(InstallError::writing(&one))?;
+        one.delete(client).await?;
     }
     drop_leases(client, namespace).await?;
-    unmark(
-        client,
-        &Named::new("v1", "Namespace", None, namespace),
-        &Value::Null,
-    )
-    .await
+    let here = Named::new("v1", "Namespace", None, namespace);
+    unmark(client, &here, &Value::Null).await
 }
 
 /// Removes the Leases of controllers and zones.
 pub(crate) async fn drop_leases(client: &Client, namespace: &str) -> Result<(), InstallError> {
     let lease = |name: &str| Named::new("coordination.k8s.io/v1", "Lease", Some(namespace), name);
-    let leases = lease("")
-        .siblings(client)
-        .await
-        .map_err(InstallError::reading("leases"))?;
+    let leases = lease("").siblings(client).await?;
     let is_ours = |name: &&str| {
         *name == names::CONTROLLER_LEASE || is_replicas(name) || name.starts_with(names::ZONE_LEASE_PREFIX)
     };
     for name in leases.iter().filter_map(name).filter(is_ours) {
-        let lease = lease(name);
-        lease
-            .delete(client)
-            .await
-            .map_err(InstallError::writing(&lease))?;
+        lease(name).delete(client).await?;
     }
     Ok(())
 }
@@ -195,11 +181,7 @@ pub(crate) async fn stop(
     shutdown: &CancellationToken,
 ) -> Result<bool, InstallError> {
     let deployment = Named::new("apps/v1", "Deployment", Some(namespace), CONTROLLER);
-    let found = deployment
-        .get(client)
-        .await
-        .map_err(InstallError::reading(&deployment))?;
-    if found.is_some() {
+    if deployment.get(client).await?.is_some() {
         let none = json!({"spec": {"replicas": 0}});
         deployment
             .merge(client, &none)
@@ -211,17 +193,11 @@ pub(crate) async fn stop(
     let mut patience = Patience::default();
     let mut had_been_killed = false;
     until(end, shutdown, async || {
-        let all = pods
-            .siblings(client)
-            .await
-            .map_err(InstallError::reading("pods"))?;
+        let all = pods.siblings(client).await?;
         let running = all.iter().filter(|pod| is_controller(pod)).filter_map(name);
         let running = running.map(|pod| (format!("Pod {pod}"), String::new(), STOPPED_WITHIN));
         let mut left: Vec<_> = running.collect();
-        let all = leases
-            .siblings(client)
-            .await
-            .map_err(InstallError::reading("leases"))?;
+        let all = leases.siblings(client).await?;
         for lease in all.iter().filter(|lease| name(lease).is_some_and(is_replicas)) {
             let renewed = lease["spec"]["renewTime"].to_string();
             let lease = format!("Lease {}", name(lease).unwrap_or_default());
@@ -277,13 +253,8 @@ fn is_replicas(lease: &str) -> bool {
 
 /// Takes off the nodes what Evenkeel has put there; the names of those that had something.
 pub(crate) async fn settle(client: &Client, was_installed: bool) -> Result<Vec<String>, InstallError> {
-    let all = Named::new("v1", "Node", None, "");
-    let nodes = all
-        .siblings(client)
-        .await
-        .map_err(InstallError::reading("nodes"))?;
     let mut settled = Vec::new();
-    for node in nodes {
+    for node in Named::new("v1", "Node", None, "").siblings(client).await? {
         let Some(name) = name(&node).map(str::to_owned) else {
             continue;
         };
@@ -301,7 +272,7 @@ pub(crate) async fn settle(client: &Client, was_installed: bool) -> Result<Vec<S
                 }
                 // Somebody else wrote the Node meanwhile.
                 Err(kube::Error::Api(status)) if status.code == 409 && attempt < ATTEMPTS => {
-                    present = named.get(client).await.map_err(InstallError::reading(&named))?;
+                    present = named.get(client).await?;
                 }
                 Err(error) => return Err(InstallError::writing(&named)(error)),
             }
@@ -324,10 +295,7 @@ async fn gone(
     let all = Named::new("v1", "Pod", Some(namespace), "");
     let mut patience = Patience::default();
     until(end, shutdown, async || {
-        let pods = all
-            .siblings(client)
-            .await
-            .map_err(InstallError::reading("pods"))?;
+        let pods = all.siblings(client).await?;
         for pod in pods
             .iter()
             .filter(|pod| is_ending(pod, namespace))
@@ -335,9 +303,7 @@ async fn gone(
         {
             if !patience.lasts(pod, "", STOPPED_WITHIN) {
                 let pod = Named::new("v1", "Pod", Some(namespace), pod);
-                pod.delete_at_once(client)
-                    .await
-                    .map_err(InstallError::writing(&pod))?;
+                pod.delete_at_once(client).await?;
             }
         }
         let left = all_parts(client, namespace, objects).await?;
@@ -345,11 +311,8 @@ async fn gone(
             .into_iter()
             .find(|part| !(keeps_namespace && part.kind() == "Namespace"));
         let Some(left) = left else { return Ok(None) };
-        let found = left.get(client).await.map_err(InstallError::reading(&left))?;
-        let why = match found {
-            Some(found) => preflight::ending(client, &left, &found).await,
-            None => None,
-        };
+        let found = left.get(client).await?.unwrap_or_default();
+        let why = preflight::ending(client, &left, &found).await;
         let why = why.map(|why| format!(": it {why}")).unwrap_or_default();
         Ok(Some(format!("{left} is still there{why}")))
     })

@@ -5,7 +5,23 @@ use crate::objects::{Options, value_of};
 use crate::rollout::Sight;
 use jiff::Timestamp;
 use serde_json::Value;
-use std::collections::BTreeSet;
+
+/// Kinds of which the objects are to be as this version applies them, and the check that says it.
+pub(crate) const PARTS: [(&str, &str, &str); 5] = [
+    ("apiextensions.k8s.io/v1", "CustomResourceDefinition", "crds"),
+    (
+        "admissionregistration.k8s.io/v1",
+        "ValidatingAdmissionPolicy",
+        "policies",
+    ),
+    (
+        "admissionregistration.k8s.io/v1",
+        "ValidatingAdmissionPolicyBinding",
+        "policies",
+    ),
+    ("rbac.authorization.k8s.io/v1", "ClusterRole", "rights"),
+    ("rbac.authorization.k8s.io/v1", "ClusterRoleBinding", "rights"),
+];
 
 /// Whether the API server reaches the webhook's Service.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -48,8 +64,7 @@ pub(crate) struct Facts {
     pub(crate) leases: Vec<Value>,
     /// Leases of nodes.
     pub(crate) node_leases: Vec<Value>,
-    /// Objects with one state for everybody: definitions, admission policies, rights of the cluster, and
-    /// bindings, each with its kind.
+    /// Objects of the kinds in [`PARTS`], each with its kind.
     pub(crate) parts: Vec<Value>,
     pub(crate) webhook: Option<Value>,
     pub(crate) reach: Reach,
@@ -59,16 +74,17 @@ pub(crate) struct Facts {
     pub(crate) has_node_controller_account: bool,
     /// Evenkeel's workloads and their pods.
     pub(crate) sight: Sight,
-    /// What could not be read: an [`InstallError::Read`].
-    pub(crate) troubles: Vec<InstallError>,
-    /// Kinds of it.
-    pub(crate) unseen: BTreeSet<String>,
+    /// Kinds that could not be read, and why.
+    pub(crate) troubles: Vec<(String, InstallError)>,
 }
 
 impl Facts {
     /// Whether all objects of these kinds could be read. An empty list of one that could not says nothing.
     pub(crate) fn saw(&self, kinds: &[&str]) -> bool {
-        !kinds.iter().any(|kind| self.unseen.contains(*kind))
+        !self
+            .troubles
+            .iter()
+            .any(|(kind, _)| kinds.contains(&kind.as_str()))
     }
 
     /// A setting of the controller, from its flags or its environment.

@@ -1,6 +1,6 @@
 //! What is wrong with a cluster or an installation, as a list of findings. Pure.
 
-use super::facts::{Facts, Reach};
+use super::facts::{Facts, PARTS, Reach};
 use super::nodes::{agents, cells, clocks, ports, stock_controllers, zones};
 use crate::error::InstallError;
 use crate::objects::{AGENT, CONTROLLER, objects};
@@ -89,6 +89,21 @@ impl Found {
         });
     }
 
+    /// The same about objects, which it names at the end; nothing where there are none.
+    pub(super) fn about<'a>(
+        &mut self,
+        severity: Severity,
+        check: &'static str,
+        problem: &str,
+        objects: impl IntoIterator<Item = &'a str>,
+        fix: impl Into<String>,
+    ) {
+        let objects = listed(objects);
+        if !objects.is_empty() {
+            self.add(severity, check, format!("{problem} {objects}"), fix);
+        }
+    }
+
     pub(super) fn error(&mut self, check: &'static str, problem: impl Into<String>, fix: impl Into<String>) {
         self.add(Severity::Error, check, problem, fix);
     }
@@ -119,7 +134,7 @@ pub(super) fn labels(object: &Value) -> BTreeMap<String, String> {
 }
 
 /// `a, b, c and 4 more`.
-pub(super) fn listed<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
+fn listed<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
     let all: Vec<&str> = names.into_iter().collect();
     let first = all[..all.len().min(NAMED)].join(", ");
     match all.len().checked_sub(NAMED) {
@@ -139,7 +154,7 @@ pub(super) fn fix_of(trouble: &InstallError) -> &'static str {
 }
 
 fn readable(facts: &Facts, found: &mut Found) {
-    for trouble in &facts.troubles {
+    for (_, trouble) in &facts.troubles {
         found.warning("reading", trouble.to_string(), fix_of(trouble));
     }
     if let Some(note) = &facts.version_note {
@@ -171,24 +186,22 @@ fn installed(facts: &Facts, found: &mut Found) {
         }
         return;
     };
-    let missing = missing_workloads(facts);
-    if missing.is_empty() && !facts.unread.is_empty() && facts.saw(&["Deployment", "DaemonSet"]) {
-        found.warning(
-            "install",
-            format!(
-                "the workloads do not say what was set with {}",
-                facts.unread.join(", ")
-            ),
-            "evenkeel upgrade with these flags",
-        );
-    }
+    let (missing, namespace) = (missing_workloads(facts), &options.namespace);
     if !missing.is_empty() {
-        let namespace = &options.namespace;
-        found.error(
-            "install",
-            format!("Evenkeel is installed in namespace {namespace} without {}", missing.join(" and ")),
-            format!("evenkeel upgrade, which names the flags that it needs, or evenkeel uninstall --namespace {namespace}"),
+        let problem = format!(
+            "Evenkeel is installed in namespace {namespace} without {}",
+            missing.join(" and ")
         );
+        let fix = format!(
+            "evenkeel upgrade, which names the flags that it needs, or evenkeel uninstall --namespace {namespace}"
+        );
+        found.error("install", problem, fix);
+    } else if !facts.unread.is_empty() && facts.saw(&["Deployment", "DaemonSet"]) {
+        let problem = format!(
+            "the workloads do not say what was set with {}",
+            facts.unread.join(", ")
+        );
+        found.warning("install", problem, "evenkeel upgrade with these flags");
     }
     if options.mode == "observe" && !facts.unread.contains(&"--mode") {
         found.note(
@@ -214,59 +227,30 @@ fn installed(facts: &Facts, found: &mut Found) {
     }
 }
 
-/// Objects that are to be as this version applies them, by check. Of policies one that was weakened lets one
-/// hostile node write for all others.
-const PARTS: [(&str, &[&str], Severity); 3] = [
-    ("crds", &["CustomResourceDefinition"], Severity::Warning),
-    (
-        "policies",
-        &["ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"],
-        Severity::Error,
-    ),
-    (
-        "rights",
-        &["ClusterRole", "ClusterRoleBinding"],
-        Severity::Warning,
-    ),
-];
-
 fn parts(facts: &Facts, found: &mut Found) {
     let Some(options) = &facts.options else {
         return;
     };
-    let all = objects(options);
-    for (check, kinds, severity) in PARTS {
-        if !facts.saw(kinds) {
-            continue;
-        }
-        let (mut missing, mut differing) = (BTreeSet::new(), BTreeSet::new());
-        for wanted in &all {
-            if !kinds.iter().any(|kind| wanted["kind"] == *kind) {
-                continue;
-            }
-            let is_it = |part: &&Value| part["kind"] == wanted["kind"] && name(part) == name(wanted);
+    let (all, fix) = (objects(options), "evenkeel upgrade");
+    for (_, kind, check) in PARTS.into_iter().filter(|(_, kind, _)| facts.saw(&[kind])) {
+        let (mut missing, mut differing) = (Vec::new(), Vec::new());
+        for wanted in all.iter().filter(|wanted| wanted["kind"] == kind) {
+            let is_it = |part: &&Value| part["kind"] == kind && name(part) == name(wanted);
             match facts.parts.iter().find(is_it) {
-                None => drop(missing.insert(name(wanted))),
-                Some(part) if !is_as_applied(part, wanted) => drop(differing.insert(name(wanted))),
+                None => missing.push(name(wanted)),
+                Some(part) if !is_as_applied(part, wanted) => differing.push(name(wanted)),
                 Some(_) => {}
             }
         }
-        if !missing.is_empty() {
-            let kinds = kinds.join(" or ");
-            found.error(
-                check,
-                format!("the cluster has no {kinds} {}", listed(missing)),
-                "evenkeel upgrade",
-            );
-        }
-        if !differing.is_empty() {
-            let problem = format!(
-                "not what this version of Evenkeel applies: {} {}",
-                kinds.join(" or "),
-                listed(differing)
-            );
-            found.add(severity, check, problem, "evenkeel upgrade");
-        }
+        // With a policy that was weakened one hostile node can write for all others.
+        let severity = match check {
+            "policies" => Severity::Error,
+            _ => Severity::Warning,
+        };
+        let differs = format!("not what this version of Evenkeel applies: {kind}");
+        let lacks = format!("the cluster has no {kind}");
+        found.about(Severity::Error, check, &lacks, missing, fix);
+        found.about(severity, check, &differs, differing, fix);
     }
 }
 
@@ -338,17 +322,9 @@ fn workloads(facts: &Facts, found: &mut Found) {
         .agents
         .iter()
         .filter(|agent| agent["spec"]["version"] != version);
-    let other: Vec<&str> = other.map(name).collect();
-    if !other.is_empty() {
-        found.warning(
-            "versions",
-            format!(
-                "agents of another version than this command ({version}): {}",
-                listed(other)
-            ),
-            "evenkeel upgrade, or use the command of that version",
-        );
-    }
+    let problem = format!("agents of another version than this command ({version}):");
+    let fix = "evenkeel upgrade, or use the command of that version";
+    found.about(Severity::Warning, "versions", &problem, other.map(name), fix);
 }
 
 fn replicas(facts: &Facts, found: &mut Found) {
@@ -406,18 +382,13 @@ fn replicas(facts: &Facts, found: &mut Found) {
         .map(name)
         .collect();
     let others_exist = facts.nodes.iter().any(|node| !judged.contains(name(node)));
-    let edge: Vec<&str> = hosts
+    let edge = hosts
         .iter()
         .copied()
-        .filter(|host| judged.contains(host))
-        .collect();
-    if !edge.is_empty() && others_exist {
-        found.warning(
-            "controllers",
-            format!("a controller runs on a node that it judges: {}", listed(edge)),
-            "evenkeel upgrade --controller-nodes KEY=VALUE with a label of nodes beside the API server",
-        );
-    }
+        .filter(|host| others_exist && judged.contains(host));
+    let problem = "a controller runs on a node that it judges:";
+    let fix = "evenkeel upgrade --controller-nodes KEY=VALUE with a label of nodes beside the API server";
+    found.about(Severity::Warning, "controllers", problem, edge, fix);
 }
 
 /// Whether a node can be in a roster.

@@ -1,10 +1,11 @@
 //! What is wrong with nodes, their agents and the controllers of Kubernetes. Pure.
 
 use super::facts::Facts;
-use super::findings::{Found, is_member, labels, listed, name, zone};
-use crate::objects::{AGENT, AGENT_SETTINGS, CONTROLLER};
+use super::findings::{Found, Severity, is_member, labels, name, zone};
+use crate::objects::{AGENT, CONTROLLER};
 use evenkeel_api::crd::ZoneHealthSpec;
 use evenkeel_api::names;
+use evenkeel_api::zone::RosterSpec;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -22,43 +23,24 @@ pub(super) fn agents(facts: &Facts, found: &mut Found) {
         .nodes
         .iter()
         .filter(|node| is_member(facts, node) && !with_agent.contains(name(node)));
-    let without: Vec<&str> = without.map(name).collect();
-    if !without.is_empty() {
-        found.warning(
-            "agents",
-            format!("no agent has registered on {}", listed(without)),
-            format!(
-                "kubectl get pods -o wide in Evenkeel's namespace, and the log of DaemonSet {AGENT} there"
-            ),
-        );
-    }
-    let which = |test: &dyn Fn(&Value) -> bool| -> Vec<&str> {
-        facts
-            .agents
-            .iter()
-            .filter(|agent| test(agent))
-            .map(name)
-            .collect()
-    };
-    let lacking = which(&|agent| agent["spec"]["checkProblem"].is_string());
-    if !lacking.is_empty() {
-        found.warning(
-            "agents",
-            format!("agents cannot make all of their checks: {}", listed(lacking)),
-            "kubectl get agentstatuses -o wide says what each lacks (docs/agent.md)",
-        );
-    }
-    let unchecked = which(&|agent| agent["spec"]["kubelet"].is_null());
-    if !unchecked.is_empty() {
-        found.warning(
-            "agents",
-            format!(
-                "peers cannot check the kubelet of {}, so that no vote finds these nodes dead",
-                listed(unchecked)
-            ),
-            "see the log of these agents: does the kubelet serve at port 10250 of the node's address?",
-        );
-    }
+    let problem = "no agent has registered on";
+    let fix =
+        format!("kubectl get pods -o wide in Evenkeel's namespace, and the log of DaemonSet {AGENT} there");
+    found.about(Severity::Warning, "agents", problem, without.map(name), fix);
+    let lacking = facts
+        .agents
+        .iter()
+        .filter(|agent| agent["spec"]["checkProblem"].is_string());
+    let problem = "agents cannot make all of their checks:";
+    let fix = "kubectl get agentstatuses -o wide says what each lacks (docs/agent.md)";
+    found.about(Severity::Warning, "agents", problem, lacking.map(name), fix);
+    let unchecked = facts
+        .agents
+        .iter()
+        .filter(|agent| agent["spec"]["kubelet"].is_null());
+    let problem = "no vote finds these nodes dead, because their peers cannot check the kubelet of";
+    let fix = "see the log of these agents: does the kubelet serve at port 10250 of the node's address?";
+    found.about(Severity::Warning, "agents", problem, unchecked.map(name), fix);
 }
 
 /// What is newer than this many seconds may still be on its way: an agent acknowledges once a minute.
@@ -71,65 +53,53 @@ pub(super) fn cells(facts: &Facts, found: &mut Found) {
         return;
     };
     let now = facts.server_time.unwrap_or(facts.now).as_second();
-    let is_old =
-        |since: Option<jiff::Timestamp>| since.is_some_and(|since| now - since.as_second() > SETTLED_SECONDS);
-    let members: BTreeMap<&str, &str> = facts
+    let is_old = |since: Option<jiff::Timestamp>| {
+        now - since.map_or(now, jiff::Timestamp::as_second) > SETTLED_SECONDS
+    };
+    let members = facts
         .nodes
         .iter()
-        .filter(|node| is_member(facts, node) && is_ready(node))
-        .filter_map(|node| Some((node["metadata"]["uid"].as_str()?, name(node))))
+        .filter(|node| is_member(facts, node) && is_ready(node));
+    let members: BTreeSet<&str> = members
+        .filter_map(|node| node["metadata"]["uid"].as_str())
         .collect();
-    let said: BTreeMap<&str, &Value> = facts
-        .agents
-        .iter()
-        .filter_map(|agent| Some((agent["spec"]["nodeUid"].as_str()?, agent)))
-        .filter(|(uid, _)| members.contains_key(uid))
-        .collect();
-    let (mut placed, mut behind) = (BTreeSet::new(), BTreeSet::new());
-    for cell in &facts.cells {
+    let read = |cell: &Value| {
         let spec = serde_json::from_value::<ZoneHealthSpec>(cell["spec"].clone());
-        let Some(roster) = spec.ok().and_then(|spec| spec.read_roster()) else {
+        Some((spec.ok()?.read_roster()?, is_old(written(cell))))
+    };
+    let rosters: Vec<(RosterSpec, bool)> = facts.cells.iter().filter_map(read).collect();
+    let (mut outside, mut behind) = (Vec::new(), Vec::new());
+    for agent in &facts.agents {
+        let Some(uid) = agent["spec"]["nodeUid"]
+            .as_str()
+            .filter(|uid| members.contains(uid))
+        else {
             continue;
         };
-        let is_old = is_old(written(cell));
-        for member in &roster.members {
-            placed.insert(member.uid.clone());
-            let Some(agent) = said.get(&*member.uid) else {
+        let (took, mut is_placed) = (&agent["spec"]["roster"], false);
+        for (roster, is_old) in &rosters {
+            let Some(member) = roster.members.iter().find(|member| member.uid == uid) else {
                 continue;
             };
-            let took = &agent["spec"]["roster"];
+            is_placed = true;
             let is_of_cell = took["cellUid"].as_str() == Some(&*roster.cell_uid);
             let has_it = is_of_cell && took["version"].as_i64() >= Some(roster.version);
             // Agents say what they have taken while it matters, and not before or after.
-            if is_old && !has_it && (member.learner || !roster.settled_voters.is_empty()) {
-                behind.insert(name(agent));
+            if *is_old && !has_it && (member.learner || !roster.settled_voters.is_empty()) {
+                behind.push(name(agent));
             }
         }
+        if !is_placed && is_old(parse(&agent["metadata"]["creationTimestamp"])) {
+            outside.push(name(agent));
+        }
     }
-    let outside = said.iter().filter(|(uid, agent)| {
-        !placed.contains(**uid) && is_old(parse(&agent["metadata"]["creationTimestamp"]))
-    });
-    let outside: Vec<&str> = outside.map(|(_, agent)| name(agent)).collect();
-    if !outside.is_empty() {
-        found.warning(
-            "cells",
-            format!("agents have registered and are in no cell, so that nobody watches their nodes: {}", listed(outside)),
-            format!(
-                "kubectl -n {} logs deployment/{CONTROLLER} says why, for instance that another node claims the key",
-                options.namespace
-            ),
-        );
-    }
-    if !behind.is_empty() {
-        found.warning(
-            "cells",
-            format!("agents have not taken the present roster of their cell: {}", listed(behind)),
-            format!(
-                "see their logs: do they trust the key that signs rosters (ConfigMap {}; docs/zone.md, \"Keys of rosters\")?",
-                AGENT_SETTINGS.0
-            ),
-        );
-    }
+    let problem = "agents have registered and are in no cell, so that nobody watches their nodes:";
+    let log = format!("kubectl -n {} logs deployment/{CONTROLLER}", options.namespace);
+    let fix = format!("{log} says why, for instance that another node claims the key");
+    found.about(Severity::Warning, "cells", problem, outside, fix);
+    let problem = "agents have not taken the present roster of their cell:";
+    let fix = "see their logs: do they trust the key that signs rosters (ConfigMap evenkeel-agent; docs/zone.md, \"Keys of rosters\")?";
+    found.about(Severity::Warning, "cells", problem, behind, fix);
 }
 
 fn is_ready(node: &Value) -> bool {
@@ -154,47 +124,20 @@ pub(super) fn zones(facts: &Facts, found: &mut Found) {
             None => unlabelled.push(name(node)),
         }
     }
-    if !unlabelled.is_empty() {
-        found.warning(
-            "zones",
-            format!(
-                "nodes are in no zone, so that stock Kubernetes alone cares for them: {}",
-                listed(unlabelled)
-            ),
-            format!(
-                "kubectl label node NODE {}=ZONE, or --zone-default with install or upgrade",
-                names::ZONE_LABELS[0]
-            ),
-        );
-    }
-    let of_size = |size: usize| -> Vec<&str> {
-        sizes
-            .iter()
-            .filter(|(_, count)| **count == size)
-            .map(|(zone, _)| zone.as_str())
-            .collect()
+    let problem = "nodes are in no zone, so that stock Kubernetes alone cares for them:";
+    let label = names::ZONE_LABELS[0];
+    let fix = format!("kubectl label node NODE {label}=ZONE, or --zone-default with install or upgrade");
+    found.about(Severity::Warning, "zones", problem, unlabelled, fix);
+    let of_size = |size: usize| {
+        let found = sizes.iter().filter(move |(_, count)| **count == size);
+        found.map(|(zone, _)| zone.as_str())
     };
-    let (alone, pairs) = (of_size(1), of_size(2));
-    if !alone.is_empty() {
-        found.warning(
-            "zones",
-            format!(
-                "zones of one node, which has no neighbour to ask: {}",
-                listed(alone)
-            ),
-            "put nodes that reach each other into one zone; three or more are a majority",
-        );
-    }
-    if !pairs.is_empty() {
-        found.warning(
-            "zones",
-            format!(
-                "zones of two nodes, where a death is handled at the pace of stock Kubernetes: {}",
-                listed(pairs)
-            ),
-            "a third node makes a majority",
-        );
-    }
+    let problem = "zones of one node, which has no neighbour to ask:";
+    let fix = "put nodes that reach each other into one zone; three or more are a majority";
+    found.about(Severity::Warning, "zones", problem, of_size(1), fix);
+    let problem = "zones of two nodes, where a death is handled at the pace of stock Kubernetes:";
+    let fix = "a third node makes a majority";
+    found.about(Severity::Warning, "zones", problem, of_size(2), fix);
 }
 
 pub(super) fn stock_controllers(facts: &Facts, found: &mut Found) {
@@ -261,17 +204,10 @@ pub(super) fn ports(facts: &Facts, found: &mut Found) {
                     taken["hostPort"] == port && taken["protocol"].as_str().unwrap_or("TCP") == protocol
                 })
         };
-        let taken: Vec<&str> = facts.pods.iter().filter(takes).map(name).collect();
-        if !taken.is_empty() {
-            found.error(
-                "ports",
-                format!(
-                    "the agents need {protocol} port {port} of every node, which these pods take: {}",
-                    listed(taken)
-                ),
-                "move these pods to another port",
-            );
-        }
+        let taken = facts.pods.iter().filter(takes).map(name);
+        let problem = format!("the agents need {protocol} port {port} of every node, which these pods take:");
+        let fix = "move these pods to another port";
+        found.about(Severity::Error, "ports", &problem, taken, fix);
     }
 }
 
@@ -294,16 +230,10 @@ pub(super) fn clocks(facts: &Facts, found: &mut Found) {
             (differs.abs() > CLOCK_SECONDS).then(|| format!("{} by {differs} s", name(lease)))
         })
         .collect();
-    if !off.is_empty() {
-        found.note(
-            "clock",
-            format!(
-                "clocks of nodes differ from the API server's: {}",
-                listed(off.iter().map(String::as_str))
-            ),
-            "synchronise them: verdicts do not depend on it, but certificates and logs do",
-        );
-    }
+    let problem = "clocks of nodes differ from the API server's:";
+    let fix = "synchronise them: verdicts do not depend on it, but certificates and logs do";
+    let off = off.iter().map(String::as_str);
+    found.about(Severity::Note, "clock", problem, off, fix);
 }
 
 /// How many seconds a node's clock is ahead: a Lease has the time that its kubelet wrote, and the time at

@@ -1,6 +1,6 @@
 //! What `evenkeel doctor` reads: with the rights of whoever asks, and nothing is changed.
 
-use super::facts::{Facts, Reach};
+use super::facts::{Facts, PARTS, Reach};
 use super::findings;
 use crate::cluster::Named;
 use crate::error::InstallError;
@@ -15,19 +15,7 @@ use jiff::fmt::rfc2822;
 use kube::Client;
 use kube::client::Body;
 use serde_json::{Value, json};
-use std::collections::BTreeSet;
 
-/// Kinds of objects that are to be as this version applies them.
-const PARTS: [(&str, &str); 5] = [
-    ("apiextensions.k8s.io/v1", "CustomResourceDefinition"),
-    ("admissionregistration.k8s.io/v1", "ValidatingAdmissionPolicy"),
-    (
-        "admissionregistration.k8s.io/v1",
-        "ValidatingAdmissionPolicyBinding",
-    ),
-    ("rbac.authorization.k8s.io/v1", "ClusterRole"),
-    ("rbac.authorization.k8s.io/v1", "ClusterRoleBinding"),
-];
 const METRIC: &str = "apiserver_admission_webhook_fail_open_count";
 
 /// Reads everything. Fails where the API server cannot be asked at all.
@@ -45,21 +33,13 @@ pub(super) async fn facts(client: &Client) -> Result<Facts, InstallError> {
     let mut reader = Reader {
         client,
         troubles: Vec::new(),
-        unseen: BTreeSet::new(),
     };
     facts.nodes = reader.all("v1", "Node", None).await;
     facts.pods = reader.all("v1", "Pod", None).await;
-    facts.node_leases = reader
-        .all(
-            "coordination.k8s.io/v1",
-            "Lease",
-            Some(names::NODE_LEASE_NAMESPACE),
-        )
-        .await;
-    facts.has_node_controller_account = reader
-        .one("v1", "ServiceAccount", Some("kube-system"), "node-controller")
-        .await
-        .is_some();
+    let of_nodes = Some(names::NODE_LEASE_NAMESPACE);
+    facts.node_leases = reader.all("coordination.k8s.io/v1", "Lease", of_nodes).await;
+    let account = Named::new("v1", "ServiceAccount", Some("kube-system"), "node-controller");
+    facts.has_node_controller_account = reader.get(&account).await.is_some();
     match preflight::homes(client).await {
         Ok(homes) if homes.len() > 1 => {
             let fix = "evenkeel uninstall --namespace NAME of what you do not use";
@@ -70,28 +50,21 @@ pub(super) async fn facts(client: &Client) -> Result<Facts, InstallError> {
             None => facts.refused = refusal(client).await,
         },
         Err(error) => {
-            let fix = findings::fix_of(&error);
-            facts.unclear = Some((
-                format!("cannot tell whether Evenkeel is installed: {error}"),
-                fix.to_owned(),
-            ));
+            let why = format!("cannot tell whether Evenkeel is installed: {error}");
+            facts.unclear = Some((why, findings::fix_of(&error).to_owned()));
         }
     }
-    (facts.troubles, facts.unseen) = (reader.troubles, reader.unseen);
+    facts.troubles = reader.troubles;
     Ok(facts)
 }
 
 async fn installed(reader: &mut Reader<'_>, facts: &mut Facts, home: &str) {
     let in_home = Some(home);
+    let deployment = Named::new("apps/v1", "Deployment", in_home, CONTROLLER);
+    let daemon_set = Named::new("apps/v1", "DaemonSet", in_home, AGENT);
     facts.sight = Sight {
-        deployment: reader
-            .one("apps/v1", "Deployment", in_home, CONTROLLER)
-            .await
-            .unwrap_or_default(),
-        daemon_set: reader
-            .one("apps/v1", "DaemonSet", in_home, AGENT)
-            .await
-            .unwrap_or_default(),
+        deployment: reader.get(&deployment).await.unwrap_or_default(),
+        daemon_set: reader.get(&daemon_set).await.unwrap_or_default(),
         pods: facts
             .pods
             .iter()
@@ -105,15 +78,13 @@ async fn installed(reader: &mut Reader<'_>, facts: &mut Facts, home: &str) {
     };
     let (options, unread) = options_of(&facts.sight.deployment, &facts.sight.daemon_set, &usual);
     (facts.options, facts.unread) = (Some(options), unread);
-    facts.namespace = reader
-        .one("v1", "Namespace", None, home)
-        .await
-        .unwrap_or_default();
+    let namespace = Named::new("v1", "Namespace", None, home);
+    facts.namespace = reader.get(&namespace).await.unwrap_or_default();
     facts.leases = reader.all("coordination.k8s.io/v1", "Lease", in_home).await;
     let ours = format!("{}/{}", names::GROUP, names::VERSION);
     facts.agents = reader.all(&ours, "AgentStatus", None).await;
     facts.cells = reader.all(&ours, "ZoneHealth", None).await;
-    for (api_version, kind) in PARTS {
+    for (api_version, kind, _) in PARTS {
         for mut object in reader.all(api_version, kind, None).await {
             object["kind"] = json!(kind);
             facts.parts.push(object);
@@ -131,46 +102,28 @@ fn now() -> Timestamp {
 
 struct Reader<'a> {
     client: &'a Client,
-    troubles: Vec<InstallError>,
-    unseen: BTreeSet<String>,
+    troubles: Vec<(String, InstallError)>,
 }
 
 impl Reader<'_> {
     async fn all(&mut self, api_version: &str, kind: &str, namespace: Option<&str>) -> Vec<Value> {
         let named = Named::new(api_version, kind, namespace, "");
         let found = named.siblings(self.client).await;
-        self.note(found, kind, namespace, format!("objects of kind {kind}"))
-    }
-
-    async fn one(
-        &mut self,
-        api_version: &str,
-        kind: &str,
-        namespace: Option<&str>,
-        name: &str,
-    ) -> Option<Value> {
-        self.get(&Named::new(api_version, kind, namespace, name)).await
+        self.seen(&named, found)
     }
 
     async fn get(&mut self, named: &Named) -> Option<Value> {
         let found = named.get(self.client).await;
-        self.note(found, named.kind(), None, named.to_string())
+        self.seen(named, found)
     }
 
     /// What was found; if it could not be read, nothing.
-    fn note<T: Default>(
-        &mut self,
-        found: kube::Result<T>,
-        kind: &str,
-        namespace: Option<&str>,
-        what: String,
-    ) -> T {
+    fn seen<T: Default>(&mut self, named: &Named, found: Result<T, InstallError>) -> T {
         found.unwrap_or_else(|error| {
-            self.troubles.push(InstallError::reading(what)(error));
-            // Nothing is found where those of nodes are missing, and more where Evenkeel's are.
-            if namespace != Some(names::NODE_LEASE_NAMESPACE) {
-                self.unseen.insert(kind.to_owned());
-            }
+            // Leases of Evenkeel may have been read where those of nodes were not.
+            let of_nodes = named.namespace.as_deref() == Some(names::NODE_LEASE_NAMESPACE);
+            let kind = if of_nodes { "node Lease" } else { named.kind() };
+            self.troubles.push((kind.to_owned(), error));
             T::default()
         })
     }
