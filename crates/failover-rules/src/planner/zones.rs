@@ -209,16 +209,20 @@ impl Planner {
             .map(|(number, facts)| (*number, uids(&facts.roster)));
         let mut cells: cells::Cells = seen.collect();
         // Somebody deleted the object. Its members are at home there until they are seen in another cell.
-        let elsewhere: BTreeSet<String> = cells.values().flatten().cloned().collect();
         let unseen = unseen.range(of_zone(0)..=of_zone(u32::MAX));
-        cells.extend(unseen.map(|((_, number), roster)| (*number, &uids(roster) - &elsewhere)));
-        let members: BTreeSet<String> = cells.values().flatten().cloned().collect();
-        let is_listed = |uid: &String| self.listed_since.contains_key(uid);
+        let unseen = unseen.map(|((_, number), roster)| {
+            let mut uids = uids(roster);
+            uids.retain(|uid| !cells.values().any(|seen| seen.contains(uid)));
+            (*number, uids)
+        });
+        let unseen: Vec<_> = unseen.collect();
+        cells.extend(unseen);
+        let is_listed = |uid: &&String| self.listed_since.contains_key(*uid);
         let waits = |number: &u32| {
             let since = self.listed_lately.get(&of_zone(*number));
             since.is_some_and(|since| now.since(*since) < MOVES_WAIT_MS)
         };
-        let listed: BTreeSet<String> = members.into_iter().filter(is_listed).collect();
+        let listed: BTreeSet<String> = cells.values().flatten().filter(is_listed).cloned().collect();
         let waiting: BTreeSet<u32> = cells.keys().copied().filter(waits).collect();
         // A member that came to be listed after it was planned that its cell changes keeps the others there.
         let stay = waiting.iter().filter_map(|number| cells.get(number)).flatten();
