@@ -3,7 +3,6 @@ use evenkeel_net::log::{LogArgs, LogFormat};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use std::process::Stdio;
-use std::time::Duration;
 use tokio::io::{AsyncBufReadExt as _, BufReader, Lines};
 use tokio::process::{Child, ChildStdout, Command};
 use tokio::signal::unix::{SignalKind, signal};
@@ -95,8 +94,10 @@ async fn who_ignores_sighup_is_not_stopped_by_it() {
     kill(pid, Signal::SIGHUP).unwrap();
     kill(pid, Signal::SIGTERM).unwrap();
     wait_for(&mut lines, "stopping").await;
-    let ended = tokio::time::timeout(Duration::from_millis(500), child.wait()).await;
-    assert!(ended.is_err(), "SIGTERM was taken for a second signal");
+    kill(pid, Signal::SIGINT).unwrap();
+    let ended = tokio::time::timeout(DEADLINE, child.wait()).await;
+    let code = ended.expect("it ends").unwrap().code();
+    assert_eq!(code, Some(130), "SIGTERM was taken for a second signal");
 }
 
 /// The other process of the test below.
