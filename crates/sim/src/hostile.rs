@@ -124,9 +124,10 @@ impl Sim {
 
     /// A datagram for a hostile member; whether its agent does not get to see it.
     pub(crate) fn hostile_hears(&mut self, node: usize, from: usize, bytes: &[u8]) -> bool {
-        let (Some(malice), Some(own), Some(author)) =
-            (self.malice(node), self.key_of(node), self.key_of(from))
-        else {
+        let Some(malice) = self.malice(node) else {
+            return false;
+        };
+        let (Some(own), Some(author)) = (self.key_of(node), self.key_of(from)) else {
             return false;
         };
         let opened = fixture::open_for(&*own, author.public(), &*self.verifier, bytes);
@@ -207,9 +208,10 @@ impl Sim {
 
     /// Its agent sends something: so it knows its own life.
     pub(crate) fn hostile_sends(&mut self, node: usize, bytes: &[u8]) {
+        // Asked first: of nearly all datagrams the sender keeps the rules.
+        let Some(hostile) = self.hostile(node) else { return };
         let own = Frame::parse(bytes).is_ok_and(|frame| frame.from() == Self::id_of(node));
-        if let (true, Some(header), Some(hostile)) = (own, fixture::claimed_header(bytes), self.hostile(node))
-        {
+        if let (true, Some(header)) = (own, fixture::claimed_header(bytes)) {
             hostile.incarnation = header.incarnation;
         }
     }

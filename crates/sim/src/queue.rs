@@ -29,6 +29,8 @@ pub(crate) struct Queue {
     /// Entries in the ring.
     near: usize,
     far: BTreeMap<u64, Vec<Entry>>,
+    /// The first time in the map. It is asked for at each millisecond.
+    next_far: u64,
     events: Slab<Event>,
 }
 
@@ -40,6 +42,7 @@ impl Default for Queue {
             read: 0,
             near: 0,
             far: BTreeMap::new(),
+            next_far: u64::MAX,
             events: Slab::default(),
         }
     }
@@ -71,6 +74,7 @@ impl Queue {
                 page.push(entry);
             }
         } else {
+            self.next_far = self.next_far.min(at);
             self.far.entry(at).or_default().push(entry);
         }
     }
@@ -100,13 +104,13 @@ impl Queue {
 
     /// Moves what the ring has come to reach from the map to its pages.
     fn turn_over(&mut self, from: u64, until: u64) {
-        while let Some((at, _)) = self.far.first_key_value().filter(|(at, _)| **at < until) {
-            let at = (*at).max(from);
-            let Some((_, entries)) = self.far.pop_first() else {
+        while self.next_far < until {
+            let Some((at, entries)) = self.far.pop_first() else {
                 return;
             };
+            self.next_far = self.far.first_key_value().map_or(u64::MAX, |(at, _)| *at);
             self.near += entries.len();
-            if let Some(page) = self.ring.get_mut(page_of(at)) {
+            if let Some(page) = self.ring.get_mut(page_of(at.max(from))) {
                 page.extend(entries);
             }
         }
