@@ -10,7 +10,8 @@
 //! | any | dead, by a round that names the last renewal; its agent wrote since | Isolated |
 //! | any | dead, by a round that names the last renewal | Dead, announced |
 //! | any | dead, by a round that names a renewal which we have not seen yet | held |
-//! | any | dead, by a round that names an earlier renewal | Isolated |
+//! | any | dead, by a round that names an earlier renewal; it renewed or its agent wrote since the round came | Isolated |
+//! | any | dead, by a round that names an earlier renewal; nothing since | as without a verdict |
 //! | fresh | anything else | Healthy |
 //! | not yet known | alive, after Dead | Disconnected |
 //! | stale | alive; kubelet or runtime broken for 60 s, or the agent seen writing for 60 s | KubeletDown |
@@ -204,7 +205,7 @@ impl Case<'_> {
             Latch::Isolated { since } => self.isolated(since, next),
             Latch::Dead(death) => self.dead(death, next),
             Latch::Open => match self.evidence.verdict {
-                Verdict::Dead(round) => self.first_round(&round, next),
+                Verdict::Dead(round) => self.first_round(&round, memory, next),
                 Verdict::OneShort(round) if self.pair_lost(&round) => {
                     self.latch(&round, Some(Slow::Pair), next)
                 }
@@ -245,14 +246,19 @@ impl Case<'_> {
     }
 
     /// The first round that finds the node dead.
-    fn first_round(&self, round: &Death, next: &mut Memory) -> Row {
+    fn first_round(&self, round: &Death, memory: &Memory, next: &mut Memory) -> Row {
         let life = &self.evidence.life;
         match life.order(round.renewal) {
-            // It has renewed since: its peers could not reach it, and it lives.
-            Ordering::Less => {
+            // It has renewed, or its agent has written, since the round came: its peers could not reach it, and it
+            // lives. Before that, such a round says nothing: who asked has named the renewal, and nobody vouches
+            // for that.
+            Ordering::Less
+                if life.seen_since(round.received) || self.evidence.agent.seen_since(round.received) =>
+            {
                 next.latch = Latch::Isolated { since: self.now };
                 return Row::Is(NodeState::Isolated, Reason::RenewedAfterVerdict);
             }
+            Ordering::Less => return self.by_lease(memory),
             Ordering::Greater => return Row::Unsaid(Reason::RenewalNotSeen),
             Ordering::Equal => {}
         }

@@ -55,7 +55,7 @@ impl View {
                     uid: judged.uid.clone(),
                     now: judged.protection,
                     if_stale: judged.if_stale,
-                    says_not_ready: node.is_some_and(|node| node.says_not_ready),
+                    says_not_ready: node.is_some_and(|node| node.says_not_ready == Some(true)),
                     keeps_last: judged.keeps_last(),
                 };
                 (name.clone(), guarded)

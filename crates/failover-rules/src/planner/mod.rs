@@ -158,8 +158,11 @@ impl Planner {
             if let Some(tainted_at) = &status.tainted_at {
                 self.ledger.begin(uid, &facts.spec.zone, instant(tainted_at, now));
             }
-            if status.closed_at.is_some() {
+            let is_dead = matches!(NodeState::parse(&status.state), Some(NodeState::Dead(_)));
+            if status.closed_at.is_some() || !is_dead {
                 self.ledger.complete(uid);
+            }
+            if status.closed_at.is_some() {
                 continue;
             }
             let known = self.nodes.entry(uid.clone()).or_default();

@@ -26,6 +26,10 @@ const LASTS_MS: u64 = 15_000;
 /// 5 s to look.
 const DARK_READS_MS: u64 = 10_000;
 
+/// A pod that was seen ready for so long before the mark was ready then. A replica that starts sees both at
+/// once, in any order: its first lists come within seconds of each other.
+const READY_BEFORE_MS: u64 = 60_000;
+
 /// What a step for one node needs to see.
 pub(super) struct Scene<'a> {
     pub(super) cluster: &'a Cluster,
@@ -81,7 +85,7 @@ impl Planner {
     ) {
         let decision = &judged.decision;
         let known = self.nodes.entry(node.uid.clone()).or_default();
-        let before = std::mem::replace(&mut known.state, decision.state());
+        let before = known.state;
         known.latch = decision.memory.latch;
         known.held = decision.held;
         let quiet = decision.state() == NodeState::Healthy
@@ -89,9 +93,11 @@ impl Planner {
             && known.incident.is_none()
             && node.added.is_empty()
             && node.mirrored != Some(false);
+        // What was not seen well enough to act upon was not entered: it is once it is seen well.
         if quiet || decision.view == View::Lost || decision.held && decision.view == View::Full {
             return;
         }
+        known.state = decision.state();
         let scene = Scene {
             cluster,
             node,
@@ -145,6 +151,10 @@ fn enter(known: &mut Known, scene: &Scene<'_>, before: NodeState, plan: &mut Pla
                 plan.measures.push(Measure::Detection(now.since(last)));
             }
             report(known, scene, events::DEAD, plan);
+            // Of a former death in the same incident.
+            if let Some(incident) = &mut known.incident {
+                incident.status.tainted_at = None;
+            }
         }
         // The agent of a machine that was switched on again is heard before its kubelet renews: see
         // `disconnected`.
@@ -159,6 +169,10 @@ fn enter(known: &mut Known, scene: &Scene<'_>, before: NodeState, plan: &mut Pla
 
 /// The incident, opened where there is none.
 fn open<'a>(known: &'a mut Known, scene: &Scene<'_>) -> &'a mut Incident {
+    // What was told in a former incident is told in this one again.
+    if known.incident.is_none() {
+        known.not_moved.clear();
+    }
     known
         .incident
         .get_or_insert_with(|| Incident::open(&scene.node_ref(), scene.zone(), scene.state(), scene.now))
@@ -236,10 +250,10 @@ fn mirror(scene: &Scene<'_>, plan: &mut Plan) {
 fn act(known: &mut Known, ledger: &mut Ledger, scene: &Scene<'_>, plan: &mut Plan) {
     let state = scene.state();
     if !matches!(state, NodeState::Dead(_)) {
+        // When the death's evictions began stays in the incident, open or closed: the next leader's storm guard
+        // counts it in its window.
         ledger.complete(&scene.node.uid);
-        // A closed incident keeps it: it counts in the storm guard's window after a restart.
         if let Some(incident) = known.incident.as_mut().filter(|incident| !incident.is_closed()) {
-            incident.status.tainted_at = None;
             // The hint how to declare the machine off must not stand beside a node that lives.
             incident.status.fence.missing.clear();
         }
@@ -360,14 +374,30 @@ fn settle(known: &mut Known, scene: &Scene<'_>, kept: &dyn Fn(&PodFacts) -> bool
 }
 
 /// Whether the kubelet made the pod ready after the stock controller's mark: under our eyes, or by the
-/// object's times.
-fn is_kubelets_word(node: &NodeFacts, pod: &PodFacts) -> bool {
+/// object's times. A death says more than that mark, and is newer: of a dead node only what became ready
+/// after the verdict is its kubelet's word.
+///
+/// The two times in the objects are of two clocks. They decide nothing about a pod that was seen ready, by
+/// the same write, for long before the mark.
+fn is_kubelets_word(scene: &Scene<'_>, pod: &PodFacts) -> bool {
+    let node = scene.node;
     if pod.ready_reason == conditions::REASON_GIVEN_BACK {
         return false;
     }
-    let seen = matches!((pod.became_ready, node.life.stock_mark), (Some(ready), Some(mark)) if ready > mark);
+    if matches!(scene.state(), NodeState::Dead(_)) {
+        let verdict = scene.judged.decision.memory.since;
+        return pod.became_ready.is_some_and(|ready| ready > verdict);
+    }
+    let after = |seen: Option<Millis>| {
+        seen.zip(node.life.stock_mark)
+            .is_some_and(|(seen, mark)| seen > mark)
+    };
+    let was_ready = pod
+        .ready_seen
+        .zip(node.life.stock_mark)
+        .is_some_and(|(seen, mark)| mark.since(seen) >= READY_BEFORE_MS);
     let told = matches!((pod.ready_time, node.marked_time), (Some(ready), Some(mark)) if ready >= mark);
-    seen || told
+    after(pod.became_ready) || told && !was_ready
 }
 
 /// Marks the ready pods of the node not ready, again and again until each was seen so; after that a kubelet
@@ -391,7 +421,7 @@ pub(super) fn withdraw(
             if known.withdrawing.remove(uid) {
                 known.withdrawn.insert(uid.clone());
             }
-        } else if !known.withdrawn.contains(uid) && !is_kubelets_word(scene.node, pod) {
+        } else if !known.withdrawn.contains(uid) && !is_kubelets_word(scene, pod) {
             left += 1;
             if kept(pod) {
                 continue;
@@ -406,6 +436,15 @@ pub(super) fn withdraw(
         }
     }
     left
+}
+
+/// Whether a mark of the stock controller is from before the node fell silent, for what its kubelet itself said
+/// then. A replica that did not see what the kubelet said goes by when that controller marked pod and node.
+fn was_marked_rightly(node: &NodeFacts, pod: &PodFacts) -> bool {
+    node.says_not_ready.unwrap_or_else(|| {
+        let times = pod.ready_time.zip(node.marked_time);
+        times.is_some_and(|(pod, node)| pod < node)
+    })
 }
 
 /// Gives pods back the readiness that was taken from them: a pure Ready=False on top of ready containers and
@@ -424,7 +463,7 @@ fn restore<'a>(
     let ours = scene.judged.decision.gives_back(scene.now);
     let taken = |pod: &&PodFacts| {
         let by_us = [conditions::REASON_NODE_DEAD, events::ISOLATED].contains(&pod.ready_reason.as_str());
-        let by_stock = pod.ready_reason.is_empty() && !scene.node.says_not_ready;
+        let by_stock = pod.ready_reason.is_empty() && !was_marked_rightly(scene.node, pod);
         pod.ready == Status::False
             && pod.ready_by_itself
             && (by_stock || by_us && ours)

@@ -32,8 +32,9 @@ pub struct NodeFacts {
     pub labels: BTreeMap<String, String>,
     /// Status of its Ready condition.
     pub ready: Status,
-    /// The kubelet's own last statement was Ready=False. Pods that are marked then are marked rightly.
-    pub says_not_ready: bool,
+    /// Whether the kubelet's own last statement was Ready=False, if this replica saw it. Pods that are marked then
+    /// are marked rightly.
+    pub says_not_ready: Option<bool>,
     /// Our own `Ready=Unknown` stands on it, from a death that was confirmed.
     pub marked_by_us: bool,
     /// When the stock controller's mark says that it was put on, while it stands.
@@ -148,6 +149,8 @@ pub struct PodFacts {
     pub ready_time: Option<Timestamp>,
     /// When the pod was seen to become ready under our eyes.
     pub became_ready: Option<Millis>,
+    /// Since when it has been seen ready, by the present value of `ready_time`.
+    pub ready_seen: Option<Millis>,
     /// Its containers and all its readiness gates say ready: a Ready=False on top is not its own.
     pub ready_by_itself: bool,
     /// Succeeded or Failed.

@@ -78,7 +78,7 @@ pub fn node(node: &Node) -> NodeFacts {
             .collect(),
         maintenance,
         mirrored: annotation(annotations::SUPEREDGE_NODE_HEALTH).and_then(|text| text.parse().ok()),
-        says_not_ready: false,
+        says_not_ready: None,
         marked_by_us: marked(node, REASON_CONFIRMED_DEAD),
         marked_time: condition(node, "Ready")
             .filter(|_| stock_marked(node))
@@ -180,6 +180,7 @@ pub fn pod(pod: &Pod) -> Option<(String, PodFacts)> {
             .and_then(|ready| ready.last_transition_time.as_ref())
             .map(|time| time.0),
         became_ready: None,
+        ready_seen: None,
         ready_by_itself: ready_by_itself(spec, state),
         finished: matches!(state.phase.as_deref(), Some("Succeeded" | "Failed")),
         terminating: meta.deletion_timestamp.is_some(),

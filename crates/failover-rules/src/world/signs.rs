@@ -13,7 +13,8 @@ pub(super) struct Signs {
     heartbeat: Option<Timestamp>,
     pub(super) life: Life,
     pub(super) agent: AgentWrites,
-    pub(super) says_not_ready: bool,
+    /// What the kubelet itself said last of its readiness, if this replica saw it.
+    pub(super) says_not_ready: Option<bool>,
 }
 
 /// What was last seen of a node's own writes: an irreversible step makes sure that nothing newer exists.

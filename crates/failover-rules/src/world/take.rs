@@ -71,11 +71,12 @@ impl World {
                 let signs = self.signs.entry(facts.name.clone()).or_default();
                 signs.node(now, &facts.uid, read::heartbeat(&node), read::stock_marked(&node));
                 match facts.ready {
-                    Status::True => signs.says_not_ready = false,
-                    Status::False => signs.says_not_ready = true,
+                    Status::True => signs.says_not_ready = Some(false),
+                    Status::False => signs.says_not_ready = Some(true),
                     Status::Unknown | Status::Missing => {}
                 }
                 facts.life = signs.life;
+                self.zones.renewed(&facts.uid, facts.life.renewal);
                 facts.says_not_ready = signs.says_not_ready;
                 self.cluster.nodes.insert(facts.name.clone(), facts);
             }
@@ -91,7 +92,9 @@ impl World {
     }
 
     fn forget_node(&mut self, name: &str) {
-        self.cluster.nodes.remove(name);
+        if let Some(node) = self.cluster.nodes.remove(name) {
+            self.zones.renewed(&node.uid, None);
+        }
         if let Some(signs) = self.signs.get_mut(name) {
             signs.node_gone();
         }
@@ -147,6 +150,7 @@ impl World {
     fn publish_life(&mut self, name: &str) {
         if let (Some(signs), Some(node)) = (self.signs.get(name), self.cluster.nodes.get_mut(name)) {
             node.life = signs.life;
+            self.zones.renewed(&node.uid, node.life.renewal);
         }
     }
 
@@ -158,13 +162,18 @@ impl World {
                 if let Some((node, mut facts)) = read::pod(&pod) {
                     let uid = facts.pod.uid.clone();
                     let before = before.filter(|before| before.pod.uid == uid);
-                    facts.became_ready = match before {
-                        Some(before) if facts.ready == Status::True && before.ready != Status::True => {
-                            Some(now)
-                        }
-                        Some(before) if facts.ready == Status::True => before.became_ready,
+                    let is_ready = facts.ready == Status::True;
+                    let was_ready = |before: &&facts::PodFacts| before.ready == Status::True;
+                    facts.became_ready = match &before {
+                        Some(before) if is_ready && before.ready != Status::True => Some(now),
+                        Some(before) if is_ready => before.became_ready,
                         _ => None,
                     };
+                    let same = before
+                        .as_ref()
+                        .filter(was_ready)
+                        .filter(|before| before.ready_time == facts.ready_time);
+                    facts.ready_seen = is_ready.then(|| same.and_then(|same| same.ready_seen).unwrap_or(now));
                     self.pods.insert(key, (node.clone(), uid.clone()));
                     self.cluster.pods.entry(node).or_default().insert(uid, facts);
                 }
@@ -339,8 +348,10 @@ impl World {
                         spec.reporter
                     );
                 }
-                for refusal in self.zones.report(now, &name, spec) {
-                    tracing::warn!(report = name, %refusal, "evidence refused");
+                // One line for each report: whoever may write one may write anything into it.
+                let refusals = self.zones.report(now, &name, spec);
+                if let Some(refusal) = refusals.first() {
+                    tracing::warn!(report = name, %refusal, parts = refusals.len(), "evidence refused");
                 }
             }
             Delta::Gone(key) => {

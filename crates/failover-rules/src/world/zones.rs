@@ -7,6 +7,7 @@ use evenkeel_zone::Millis;
 use evenkeel_zone::keys::Verifier;
 use evenkeel_zone::roster::{Roster, cell_object_name};
 use evenkeel_zone::verdict::{ALIVE_TTL_MS, Book, Deaths, Issued, Refusal};
+use evenkeel_zone::wire::Renewal;
 use jiff::Timestamp;
 use k8s_openapi::api::coordination::v1::Lease;
 use std::collections::{BTreeMap, BTreeSet};
@@ -107,6 +108,11 @@ impl Zones {
         known.members = members.map(|member| member.uid.clone()).collect();
         known.reported |= reported;
         self.book.roster(now, &name, roster)
+    }
+
+    /// The renewal of a node that was seen last, by the node's UID; nothing once the node is gone.
+    pub(super) fn renewed(&mut self, node_uid: &str, renewal: Option<Renewal>) {
+        self.book.renewed(node_uid, renewal);
     }
 
     /// What ballots of a cell have to sign, by name of its ZoneHealth. Returns what was refused, for the log.

@@ -31,6 +31,18 @@ pub(super) struct Cell {
     uptimes: BTreeMap<MemberId, (u16, Millis)>,
 }
 
+/// What the reader itself brings to its evidence.
+#[derive(Clone, Copy)]
+pub(super) struct Reader<'a> {
+    pub(super) verifier: &'a dyn Verifier,
+    /// The renewals that it has seen last.
+    pub(super) renewals: &'a BTreeMap<MemberId, Renewal>,
+}
+
+/// Ballots of one report that are checked. A report that agents write has at most 40 KB, in which there are some
+/// 170; a check takes about 50 microseconds, and whoever reads reports does nothing else meanwhile.
+const MOST_BALLOTS: usize = 512;
+
 /// A report as it was received.
 #[derive(Debug)]
 struct Kept {
@@ -152,7 +164,7 @@ impl Cell {
     /// Takes in what a reporter published. Returns what was refused.
     pub(super) fn report(
         &mut self,
-        verifier: &dyn Verifier,
+        reader: Reader<'_>,
         now: Millis,
         reporter: &str,
         report: &Report,
@@ -170,7 +182,7 @@ impl Cell {
                 |known: &SignedRound| (&known.request, &known.ballots) == (&round.request, &round.ballots);
             !before.iter().any(same)
         };
-        let refusals = self.count(verifier, now, &kept, is_new);
+        let refusals = self.count(reader, now, &kept, is_new);
         self.reports.insert(reporter.to_owned(), kept);
         refusals
     }
@@ -189,35 +201,35 @@ impl Cell {
     /// Returns what was refused.
     pub(super) fn challenges(
         &mut self,
-        verifier: &dyn Verifier,
+        reader: Reader<'_>,
         now: Millis,
         challenges: &[Issued],
     ) -> Vec<Refusal> {
         let before = std::mem::replace(&mut self.challenges, challenges.to_vec());
         let is_new = |_: &SignedRound, signed| !before.iter().any(|known| known.challenge == signed);
-        self.count_all(verifier, now, is_new)
+        self.count_all(reader, now, is_new)
     }
 
     /// Takes in a roster, and counts again what was published. Returns what was refused.
-    pub(super) fn roster(&mut self, verifier: &dyn Verifier, now: Millis, roster: Roster) -> Vec<Refusal> {
+    pub(super) fn roster(&mut self, reader: Reader<'_>, now: Millis, roster: Roster) -> Vec<Refusal> {
         match self.take_roster(roster) {
             Ok(false) => return Vec::new(),
             Ok(true) => {}
             Err(refusal) => return vec![refusal],
         }
-        self.count_all(verifier, now, |_, _| true)
+        self.count_all(reader, now, |_, _| true)
     }
 
     fn count_all(
         &mut self,
-        verifier: &dyn Verifier,
+        reader: Reader<'_>,
         now: Millis,
         is_new: impl Fn(&SignedRound, Challenge) -> bool,
     ) -> Vec<Refusal> {
         let reports = std::mem::take(&mut self.reports);
         let kept = reports.values();
         let refusals = kept
-            .flat_map(|kept| self.count(verifier, now, kept, &is_new))
+            .flat_map(|kept| self.count(reader, now, kept, &is_new))
             .collect();
         self.reports = reports;
         refusals
@@ -226,7 +238,7 @@ impl Cell {
     /// Counts those rounds of a report that are new, by themselves and by the challenge that they sign.
     fn count(
         &mut self,
-        verifier: &dyn Verifier,
+        reader: Reader<'_>,
         now: Millis,
         Kept {
             received,
@@ -249,7 +261,7 @@ impl Cell {
             }
         }
         let waited = now.since(*received);
-        let mut refusals = Vec::new();
+        let (mut refusals, mut left) = (Vec::new(), MOST_BALLOTS);
         for signed in &report.rounds {
             // Without having seen an earlier report of this reporter, nobody knows when this one was written:
             // as old as can be, which is as old as the challenge that its ballots sign.
@@ -268,15 +280,19 @@ impl Cell {
                 .iter()
                 .find(|known| known.challenge == request.challenge);
             match issued.copied() {
+                Some(_) if left == 0 => {
+                    refusals.push(Refusal::TooManyBallots(MOST_BALLOTS));
+                    break;
+                }
                 Some(issued) => {
-                    let round = Round::open(verifier, &roster, request, &signed.ballots);
+                    let round = Round::open(reader.verifier, &roster, request, &signed.ballots, &mut left);
                     let drawn = issued.drawn.map_or(u64::MAX, |drawn| now.since(drawn));
                     let when = When {
                         age: stated.min(drawn),
                         received: *received,
                         issued,
                     };
-                    self.take_round(now, &roster, when, &round, &mut refusals);
+                    self.take_round((now, reader), &roster, when, &round, &mut refusals);
                 }
                 // It may be one that is still on its way to us. Then the report is counted again.
                 None => self.not_challenged(&roster, &request),
@@ -319,7 +335,7 @@ impl Cell {
 
     fn take_round(
         &mut self,
-        now: Millis,
+        (now, reader): (Millis, Reader<'_>),
         roster: &Roster,
         when: When,
         round: &Round,
@@ -332,7 +348,7 @@ impl Cell {
                 refusals.push(Refusal::NotAMember(format!("{id:?}")));
                 continue;
             };
-            let taken = self.take_suspect(now, roster, when, round, *suspect);
+            let taken = self.take_suspect((now, reader), roster, when, round, *suspect);
             let held = self.nodes.entry(id).or_default();
             held.unchallenged = false;
             match taken {
@@ -358,9 +374,12 @@ impl Cell {
     }
 
     /// What a round says of one suspect. A round decides about it if a majority of new enough votes agrees.
+    ///
+    /// The last renewal of a suspect is named by who asked, and no voter vouches for it. A round that names
+    /// another one than the reader has seen therefore takes nothing from one that names that one.
     fn take_suspect(
         &mut self,
-        now: Millis,
+        (now, reader): (Millis, Reader<'_>),
         roster: &Roster,
         when: When,
         round: &Round,
@@ -402,7 +421,14 @@ impl Cell {
                 Conclusion::OneShort(death)
             }
         };
-        if self.is_outdated(suspect, when.issued.challenge, conclusion) {
+        let seen = reader.renewals.get(&suspect).copied();
+        let is_seen = |conclusion: Conclusion| match conclusion {
+            Conclusion::Dead(death) => seen.is_none_or(|seen| seen == death.renewal),
+            Conclusion::Nothing | Conclusion::Alive(..) | Conclusion::OneShort(_) => true,
+        };
+        let stands = self.nodes.get(&suspect).map(|held| held.conclusion);
+        let is_dead = stands.is_some_and(|stands| matches!(stands, Conclusion::Dead(_)) && is_seen(stands));
+        if self.is_outdated(suspect, when.issued.challenge, conclusion) || is_dead && !is_seen(conclusion) {
             return Taken::Superseded;
         }
         let newest = self.newest_signed(suspect, when.issued.challenge, conclusion);
@@ -420,9 +446,12 @@ impl Cell {
             }
             (_, conclusion) => conclusion,
         };
-        let sequences = ballots.iter();
-        self.newest
-            .extend(sequences.map(|(voter, (sequence, _))| ((*voter, suspect), *sequence)));
+        // Nor does it make void what others ask for with the renewal that was seen.
+        if is_seen(conclusion) {
+            let sequences = ballots.iter();
+            self.newest
+                .extend(sequences.map(|(voter, (sequence, _))| ((*voter, suspect), *sequence)));
+        }
         Taken::Concluded
     }
 

@@ -13,6 +13,9 @@ pub enum Refusal {
     /// The roster in the object does not hold together.
     #[error("roster: {0}")]
     Roster(crate::roster::RosterError),
+    /// A report shows more ballots than one that keeps the rules ever does.
+    #[error("the report has more than {0} ballots that were not seen before: the rest was not checked")]
+    TooManyBallots(usize),
     /// Two rosters of one version.
     #[error("a different roster of version {0} was seen before")]
     TwoRosters(u64),
@@ -62,12 +65,14 @@ pub(super) fn request(round: &SignedRound) -> Result<ConfirmRequest, Refusal> {
 }
 
 impl Round {
-    /// Checks the signature of each ballot. Of a voter with several ballots only the first counts.
+    /// Checks the signature of each ballot, of no more than are `left`. Of a voter with several ballots only the
+    /// first counts.
     pub(super) fn open(
         verifier: &dyn Verifier,
         roster: &Roster,
         request: ConfirmRequest,
         ballots: &[String],
+        left: &mut usize,
     ) -> Self {
         let mut opened = Self {
             request,
@@ -76,7 +81,8 @@ impl Round {
             last: String::from("none"),
         };
         // A round never has more ballots than there are members.
-        for text in ballots.iter().take(roster.len()) {
+        for text in ballots.iter().take(roster.len().min(*left)) {
+            *left -= 1;
             match opened.ballot(verifier, roster, text) {
                 Ok((voter, counted)) => {
                     opened.ballots.entry(voter).or_insert(counted);

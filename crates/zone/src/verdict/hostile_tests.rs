@@ -3,7 +3,7 @@
 use super::*;
 use crate::fixture::Fixture;
 use crate::vote::Vote;
-use crate::wire::{self, Answer, Ballot, ConfirmRequest, Facts, Header, Said};
+use crate::wire::{self, Answer, Ballot, ConfirmRequest, Facts, Header, Nonce, Renewal, Said};
 use evenkeel_api::zone::SignedRound;
 use rstest::rstest;
 
@@ -189,4 +189,64 @@ fn cells_that_somebody_makes_up_leave_nothing_behind() {
         }
     }
     assert_eq!(book.cells.len(), 1);
+}
+
+/// Who asks for votes names the suspect's last renewal, and no voter vouches for it. One that names an older or a
+/// later one than the reader has seen holds up no death that others asked for as they should, whichever is
+/// shown first.
+#[rstest]
+#[case::older(6)]
+#[case::later(900)]
+fn a_renewal_that_one_makes_up_takes_nothing_from_the_death_that_names_the_last(#[case] made_up: u64) {
+    let mut zone = Fixture::new(5);
+    let named = |book: &Book| match book.verdict(&Fixture::uid(5)) {
+        Verdict::Dead(death) => Some((death.renewal, death.round)),
+        _ => None,
+    };
+    let round = |zone: &mut Fixture, renewal: u64, number: u8| {
+        zone.renewal = Some(Renewal(renewal));
+        zone.dead(5, &[1, 3, 4], number)
+    };
+    let (honest, forged, later) = (
+        round(&mut zone, 7, 1),
+        round(&mut zone, made_up, 2),
+        round(&mut zone, 7, 3),
+    );
+    for forged_first in [false, true] {
+        let mut book = reader(&zone);
+        book.renewed(&Fixture::uid(5), Some(Renewal(7)));
+        if forged_first {
+            show(&mut book, &mut zone, 10, &forged);
+            assert_eq!(named(&book), Some((Renewal(made_up), Nonce([2; 16]))));
+        }
+        show(&mut book, &mut zone, 20, &honest);
+        assert_eq!(named(&book), Some((Renewal(7), Nonce([1; 16]))));
+        show(&mut book, &mut zone, 30, &forged);
+        assert_eq!(named(&book), Some((Renewal(7), Nonce([1; 16]))));
+        show(&mut book, &mut zone, 40, &later);
+        assert_eq!(named(&book), Some((Renewal(7), Nonce([3; 16]))));
+        // It has renewed, and the reader has seen it: then the round that names that one counts.
+        book.renewed(&Fixture::uid(5), Some(Renewal(made_up)));
+        let again = round(&mut zone, made_up, 4);
+        show(&mut book, &mut zone, 50, &again);
+        assert_eq!(named(&book), Some((Renewal(made_up), Nonce([4; 16]))));
+    }
+}
+
+/// Whoever reads reports does nothing else meanwhile.
+#[test]
+fn no_report_costs_more_than_a_bounded_number_of_checks() {
+    let mut zone = Fixture::new(5);
+    let mut book = reader(&zone);
+    let many = (1..=128).map(|round| zone.dead(5, &[1, 2, 3, 4], round));
+    let mut rounds: Vec<SignedRound> = many.collect();
+    rounds.push(zone.dead(4, &[1, 2, 3], 200));
+    let report = zone.report(rounds);
+    let refused = book.report(Millis(10), "shore", "node-2", &report);
+    assert_eq!(refused, [Refusal::TooManyBallots(512)]);
+    assert!(matches!(book.verdict(&Fixture::uid(5)), Verdict::Dead(_)));
+    assert_eq!(
+        book.verdict(&Fixture::uid(4)),
+        Verdict::None(NoVerdict::NotListed)
+    );
 }

@@ -18,7 +18,7 @@ use crate::Millis;
 use crate::keys::{Ed25519, Verifier};
 use crate::roster::{MemberId, Roster};
 use crate::wire::{Challenge, Nonce, Renewal};
-use cell::Cell;
+use cell::{Cell, Reader};
 use evenkeel_api::zone::Report;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -183,6 +183,8 @@ pub struct Book {
     verifier: Arc<dyn Verifier>,
     /// By name of the cell.
     cells: BTreeMap<String, Cell>,
+    /// What was seen of Leases, by whose they are.
+    renewals: BTreeMap<MemberId, Renewal>,
 }
 
 impl Default for Book {
@@ -202,7 +204,26 @@ impl Book {
         Self {
             verifier,
             cells: BTreeMap::new(),
+            renewals: BTreeMap::new(),
         }
+    }
+
+    fn parts(&mut self) -> (&mut BTreeMap<String, Cell>, Reader<'_>) {
+        let reader = Reader {
+            verifier: &*self.verifier,
+            renewals: &self.renewals,
+        };
+        (&mut self.cells, reader)
+    }
+
+    /// Takes in the last renewal that the reader has seen of a node, by the node's UID; nothing once the node or
+    /// its Lease is gone. A round that names another one replaces no round that names this one.
+    pub fn renewed(&mut self, node_uid: &str, renewal: Option<Renewal>) {
+        let id = MemberId::of(node_uid);
+        match renewal {
+            Some(renewal) => self.renewals.insert(id, renewal),
+            None => self.renewals.remove(&id),
+        };
     }
 
     /// Takes in a cell's roster as it was received at `now`, and counts again what was published under it.
@@ -212,27 +233,27 @@ impl Book {
     /// by another of its name (its UID changed), call [`Book::forget`] first: versions and sequences begin
     /// anew.
     pub fn roster(&mut self, now: Millis, cell: &str, roster: Roster) -> Vec<Refusal> {
-        let Self { cells, verifier } = self;
+        let (cells, reader) = self.parts();
         let cell = cells.entry(cell.to_owned()).or_default();
-        cell.roster(&**verifier, now, roster)
+        cell.roster(reader, now, roster)
     }
 
     /// Takes in what ballots of a cell have to sign, as it was received at `now`: the current challenge, and
     /// the one before it. What was published earlier and signs one of them that was not known before is
     /// counted now. Returns what was refused, for logs.
     pub fn challenges(&mut self, now: Millis, cell: &str, challenges: &[Issued]) -> Vec<Refusal> {
-        let Self { cells, verifier } = self;
+        let (cells, reader) = self.parts();
         let cell = cells.entry(cell.to_owned()).or_default();
-        cell.challenges(&**verifier, now, challenges)
+        cell.challenges(reader, now, challenges)
     }
 
     /// Takes in what one reporter of a cell published, as it was received at `now`. Reports of different
     /// reporters are merged: the newest signed evidence counts, whoever published it. Returns what was
     /// refused, for logs; a refusal never changes a verdict that stands.
     pub fn report(&mut self, now: Millis, cell: &str, reporter: &str, report: &Report) -> Vec<Refusal> {
-        let Self { cells, verifier } = self;
+        let (cells, reader) = self.parts();
         let cell = cells.entry(cell.to_owned()).or_default();
-        cell.report(&**verifier, now, reporter, report)
+        cell.report(reader, now, reporter, report)
     }
 
     /// A reporter's object is gone. What it published stands until it runs out.

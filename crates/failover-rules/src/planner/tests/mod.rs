@@ -4,6 +4,7 @@ mod cells;
 mod dead;
 mod disconnected;
 mod rest;
+mod returning;
 mod services;
 
 use super::Planner;
