@@ -67,6 +67,20 @@ fn replica(name: &str, renewed: &str) -> Value {
     json!({"metadata": {"name": format!("evenkeel-controller-replica-{name}")}, "spec": {"renewTime": renewed}})
 }
 
+/// The Lease of the cell's reporters, renewed at this time.
+fn reporter(renewed: &str) -> Value {
+    json!({"metadata": {"name": "evenkeel-zone-shore", "managedFields": [{"time": renewed}]}})
+}
+
+/// A learner in a settled cell, which has met so many of the two that have a vote.
+fn learner(facts: &mut Facts, met: u32) {
+    let mut roster: Value =
+        serde_json::from_str(facts.cells[0]["spec"]["signedRoster"]["text"].as_str().unwrap()).unwrap();
+    roster["members"][1]["learner"] = json!(true);
+    facts.cells[0]["spec"]["signedRoster"]["text"] = json!(roster.to_string());
+    facts.agents[1]["spec"]["roster"] = json!({"cellUid": "c", "version": 7, "met": met, "metVoters": met});
+}
+
 /// An installation on three nodes and one of the control plane, of which nothing is to be said.
 fn healthy() -> Facts {
     let options = Options {
@@ -99,6 +113,7 @@ fn healthy() -> Facts {
         leases: vec![
             replica("a", "2026-11-28T01:59:58Z"),
             replica("b", "2026-11-28T01:59:50Z"),
+            reporter("2026-11-28T01:59:50Z"),
         ],
         cells: vec![cell(&members, &[], "2026-11-28T01:00:00Z")],
         parts: all.clone(),
@@ -146,9 +161,12 @@ fn nothing_is_said_of_an_installation_that_is_well() {
 #[case(|f: &mut Facts| part(f, "ClusterRoleBinding", "evenkeel-agent")["subjects"] = Value::Null, Severity::Warning, "rights", "evenkeel-agent")]
 #[case(|f: &mut Facts| f.cells = vec![cell(&["shore-1", "shore-3"], &[], NOW)], Severity::Warning, "cells", "in no cell, so that nobody watches their nodes: shore-2")]
 #[case(|f: &mut Facts| { f.cells = vec![cell(&["shore-1", "shore-2", "shore-3"], &["shore-1"], "2026-11-28T01:00:00Z")]; f.agents[1]["spec"]["roster"]["version"] = json!(7); }, Severity::Warning, "cells", "have not taken the present roster of their cell: shore-1, shore-3")]
+#[case(|f: &mut Facts| f.leases[2] = reporter("2026-11-28T01:58:50Z"), Severity::Warning, "peers", "no member reports for these cells, so that no death in them is found early: shore")]
+#[case(|f: &mut Facts| drop(f.leases.remove(2)), Severity::Warning, "peers", "no member reports")]
+#[case(|f: &mut Facts| learner(f, 1), Severity::Warning, "peers", "hear half of their cell or less, and have no vote: shore-2")]
 #[case(|f: &mut Facts| f.sight.daemon_set["status"]["numberAvailable"] = json!(3), Severity::Warning, "workloads", "3 of 5 agents")]
 #[case(|f: &mut Facts| f.agents[0]["spec"]["version"] = json!("0.0.1"), Severity::Warning, "versions", "shore-1")]
-#[case(|f: &mut Facts| f.leases.truncate(0), Severity::Error, "controllers", "no controller works")]
+#[case(|f: &mut Facts| drop(f.leases.drain(..2)), Severity::Error, "controllers", "no controller works")]
 #[case(|f: &mut Facts| f.leases[1]["spec"]["renewTime"] = json!("2026-11-28T01:50:00Z"), Severity::Warning, "controllers", "works alone")]
 #[case(|f: &mut Facts| f.sight.pods[1]["spec"]["nodeName"] = json!("cloud-1"), Severity::Warning, "controllers", "several controllers")]
 #[case(|f: &mut Facts| f.sight.pods[1]["spec"]["nodeName"] = json!("shore-1"), Severity::Warning, "controllers", "a node that it judges: shore-1")]
@@ -251,6 +269,28 @@ fn a_cell_that_changes_is_given_its_time() {
     facts.agents[1]["metadata"]["creationTimestamp"] = json!("2026-11-28T01:00:00Z");
     facts.nodes[1]["status"] = json!({});
     assert_eq!(findings(&facts), []);
+    let mut facts = healthy();
+    learner(&mut facts, 2);
+    assert_eq!(findings(&facts), []);
+}
+
+/// Nobody has begun to report in a cell that is new, and nobody can where most nodes are not Ready.
+#[test]
+fn a_cell_may_be_without_a_reporter() {
+    let mut facts = healthy();
+    facts.leases.truncate(2);
+    facts.cells = vec![cell(
+        &["shore-1", "shore-2", "shore-3"],
+        &[],
+        "2026-11-28T01:59:00Z",
+    )];
+    assert_eq!(findings(&facts), []);
+    let mut facts = healthy();
+    facts.leases.truncate(2);
+    for node in &mut facts.nodes[..2] {
+        node["status"] = json!({});
+    }
+    assert_eq!(findings(&facts), []);
 }
 
 #[test]
@@ -296,7 +336,7 @@ fn before_an_installation_it_is_said_whether_one_would_be_taken() {
 fn the_worst_comes_first_and_long_lists_are_cut() {
     let mut facts = healthy();
     facts.options.as_mut().unwrap().mode = "observe".to_owned();
-    facts.leases.clear();
+    drop(facts.leases.drain(..2));
     for number in 0..9 {
         facts.nodes.push(node(
             &format!("x-{number}"),

@@ -45,17 +45,20 @@ pub(super) fn agents(facts: &Facts, found: &mut Found) {
 
 /// What is newer than this many seconds may still be on its way: an agent acknowledges once a minute.
 const SETTLED_SECONDS: i64 = 120;
+/// A reporter renews the Lease of its cell every 10 s. Nobody reports where that was not done for so long.
+const REPORTER_SECONDS: i64 = 60;
 
-/// Members that no roster has, and those that have not taken the roster of their cell. A node that is not
-/// Ready explains both.
+/// Members that no roster has, those that have not taken the roster of their cell, and those that do not hear
+/// the others. A node that is not Ready explains all of them.
 pub(super) fn cells(facts: &Facts, found: &mut Found) {
     let Some(options) = &facts.options else {
         return;
     };
     let now = facts.server_time.unwrap_or(facts.now).as_second();
-    let is_old = |since: Option<jiff::Timestamp>| {
-        now - since.map_or(now, jiff::Timestamp::as_second) > SETTLED_SECONDS
+    let is_older = |since: Option<jiff::Timestamp>, seconds| {
+        now - since.map_or(now, jiff::Timestamp::as_second) > seconds
     };
+    let is_old = |since| is_older(since, SETTLED_SECONDS);
     let members = facts
         .nodes
         .iter()
@@ -68,7 +71,8 @@ pub(super) fn cells(facts: &Facts, found: &mut Found) {
         Some((spec.ok()?.read_roster()?, is_old(written(cell))))
     };
     let rosters: Vec<(RosterSpec, bool)> = facts.cells.iter().filter_map(read).collect();
-    let (mut outside, mut behind) = (Vec::new(), Vec::new());
+    let (mut outside, mut behind, mut deaf) = (Vec::new(), Vec::new(), Vec::new());
+    let mut well: BTreeMap<&str, usize> = BTreeMap::new();
     for agent in &facts.agents {
         let Some(uid) = agent["spec"]["nodeUid"]
             .as_str()
@@ -82,17 +86,33 @@ pub(super) fn cells(facts: &Facts, found: &mut Found) {
                 continue;
             };
             is_placed = true;
+            *well.entry(&roster.cell).or_default() += 1;
             let is_of_cell = took["cellUid"].as_str() == Some(&*roster.cell_uid);
             let has_it = is_of_cell && took["version"].as_i64() >= Some(roster.version);
+            let voters = roster.members.iter().filter(|member| !member.learner).count();
+            let met = took["metVoters"].as_u64().unwrap_or_default();
             // Agents say what they have taken while it matters, and not before or after.
             if *is_old && !has_it && (member.learner || !roster.settled_voters.is_empty()) {
                 behind.push(name(agent));
+            } else if *is_old && member.learner && met * 2 <= voters as u64 {
+                deaf.push(name(agent));
             }
         }
         if !is_placed && is_old(parse(&agent["metadata"]["creationTimestamp"])) {
             outside.push(name(agent));
         }
     }
+    let reports = |roster: &RosterSpec| {
+        let lease = format!("{}{}", names::ZONE_LEASE_PREFIX, roster.cell);
+        let lease = facts.leases.iter().find(|found| name(found) == lease);
+        lease.is_some_and(|lease| !is_older(written(lease), REPORTER_SECONDS))
+    };
+    // Reporters are members that reach most of their cell, which takes two at least.
+    let silent = rosters.iter().filter(|(roster, is_old)| {
+        let well = well.get(&*roster.cell).copied().unwrap_or_default();
+        *is_old && well > 1 && well > roster.members.len() / 2 && !reports(roster)
+    });
+    let silent: Vec<&str> = silent.map(|(roster, _)| &*roster.cell).collect();
     let problem = "agents have registered and are in no cell, so that nobody watches their nodes:";
     let log = format!("kubectl -n {} logs deployment/{CONTROLLER}", options.namespace);
     let fix = format!("{log} says why, for instance that another node claims the key");
@@ -100,6 +120,13 @@ pub(super) fn cells(facts: &Facts, found: &mut Found) {
     let problem = "agents have not taken the present roster of their cell:";
     let fix = "see their logs: do they trust the key that signs rosters (ConfigMap evenkeel-agent; docs/zone.md, \"Keys of rosters\")?";
     found.about(Severity::Warning, "cells", problem, behind, fix);
+    let fix = "let the hosts of a zone reach each other at the agents' UDP port, 7959 by default (firewalls, security groups); then see the agents' logs";
+    let problem = "no member reports for these cells, so that no death in them is found early:";
+    if facts.saw(&["Lease"]) {
+        found.about(Severity::Warning, "peers", problem, silent, fix);
+    }
+    let problem = "agents hear half of their cell or less, and have no vote:";
+    found.about(Severity::Warning, "peers", problem, deaf, fix);
 }
 
 fn is_ready(node: &Value) -> bool {
