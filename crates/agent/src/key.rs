@@ -81,6 +81,11 @@ impl KeyFile {
     /// met the others again.
     pub fn load_or_make(&self) -> Result<SigningKey, KeyFileError> {
         let path = &*self.path;
+        // A start that was killed, or found the disk full, has left the name alone behind.
+        if fs::metadata(path).is_ok_and(|file| file.is_file() && file.len() == 0) {
+            tracing::warn!(path = %path.display(), "the key file is empty: a key is made anew");
+            fs::remove_file(path).map_err(failed_at(path))?;
+        }
         if let Some(key) = load_if_there(path)? {
             return Ok(key);
         }
@@ -215,8 +220,9 @@ pub fn generate(path: &Path) -> Result<String, KeyFileError> {
         .mode(0o600)
         .open(path);
     let written = opened.and_then(|mut file| {
-        file.write_all(pem.as_bytes())?;
-        file.sync_all()
+        let filled = file.write_all(pem.as_bytes()).and_then(|()| file.sync_all());
+        // What is half written is no key, and would keep every later start from making one.
+        filled.or_else(|full| fs::remove_file(path).and(Err(full)))
     });
     match written {
         Ok(()) => Ok(key.public().to_base64()),
@@ -252,6 +258,19 @@ mod tests {
         assert_eq!(made(), made());
         let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
         assert_eq!((mode(&path), mode(path.parent().unwrap())), (0o600, 0o700));
+    }
+
+    /// Its first start was killed between making the file and filling it.
+    #[test]
+    fn an_agent_whose_key_file_is_empty_makes_a_key() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("agent.key");
+        fs::write(&path, "").unwrap();
+        let made = KeyFile::new(&path).load_or_make().unwrap().public().to_base64();
+        assert_eq!(load(&path).unwrap().public().to_base64(), made);
+        fs::write(&path, "half a ke").unwrap();
+        let error = KeyFile::new(&path).load_or_make().unwrap_err();
+        assert!(matches!(error, KeyFileError::Malformed { .. }), "{error}");
     }
 
     #[test]

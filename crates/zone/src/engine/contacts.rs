@@ -336,14 +336,21 @@ impl Contacts {
         })
     }
 
-    fn take_sent(&mut self, cx: &Context, from: MemberIndex, ack: &Ack) -> Option<Sent> {
-        while self
-            .sent
-            .front()
-            .is_some_and(|sent| cx.now().since(sent.at) >= FORGET_SENT_MS)
-        {
+    /// Whoever hears nobody is answered by nobody, and must forget as well.
+    fn forget_unanswered(&mut self, cx: &Context) {
+        let is_old = |sent: &Sent| cx.now().since(sent.at) >= FORGET_SENT_MS;
+        while self.sent.front().is_some_and(is_old) {
             self.sent.pop_front();
         }
+    }
+
+    #[cfg(test)]
+    pub(super) fn unanswered(&self) -> usize {
+        self.sent.len()
+    }
+
+    fn take_sent(&mut self, cx: &Context, from: MemberIndex, ack: &Ack) -> Option<Sent> {
+        self.forget_unanswered(cx);
         let place = self
             .sent
             .binary_search_by_key(&ack.echo_sequence, |sent| sent.sequence);
@@ -433,6 +440,7 @@ impl Contacts {
         if let Some(peer) = self.peers.get_mut(index.at()).filter(|_| via.is_none()) {
             peer.asked.get_or_insert(cx.now());
         }
+        self.forget_unanswered(cx);
         for address in ways {
             let Some((sequence, bytes)) = cx.seal(to, &heartbeat) else {
                 return;

@@ -115,3 +115,17 @@ fn a_reporter_that_says_that_its_link_is_down_is_replaced_until_it_is_back(#[val
     });
     net.run_checking(30_000, |net| assert_eq!(net.standing.len(), 3));
 }
+
+/// Nobody answers what it sends, for minutes.
+#[test]
+fn who_hears_nobody_forgets_its_own_heartbeats() {
+    let mut net = Net::settled(11, 1);
+    net.split(&[1], &(2..=11).collect::<Vec<_>>());
+    let mut most = 0;
+    for _ in 0..30 {
+        net.run(10_000);
+        let engine = net.engines[0].as_ref().unwrap();
+        most = most.max(engine.contacts.unanswered());
+    }
+    assert!((1..200).contains(&most), "{most} heartbeats of 3 s");
+}
