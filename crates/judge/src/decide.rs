@@ -249,9 +249,9 @@ impl Case<'_> {
     fn first_round(&self, round: &Death, memory: &Memory, next: &mut Memory) -> Row {
         let life = &self.evidence.life;
         match life.order(round.renewal) {
-            // It has renewed, or its agent has written, since the round came: its peers could not reach it, and it
-            // lives. Before that, such a round says nothing: who asked has named the renewal, and nobody vouches
-            // for that.
+            // It has renewed, or its agent has written, since the round came: its peers could not reach it,
+            // and it lives. Before that, such a round says nothing: who asked has named the renewal, and
+            // nobody vouches for that.
             Ordering::Less
                 if life.seen_since(round.received) || self.evidence.agent.seen_since(round.received) =>
             {

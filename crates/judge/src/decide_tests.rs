@@ -294,8 +294,8 @@ fn a_death_is_announced_by_one_round_that_names_the_last_renewal() {
     assert_eq!(case.look().state(), ANNOUNCED);
 }
 
-/// Hazard 41: votes that were kept back while the node renewed announce no death. Nor do they hold one up: whoever
-/// asks for votes may name what it likes, and the next round that names the last renewal counts.
+/// Hazard 41: votes that were kept back while the node renewed announce no death. Nor do they hold one up:
+/// whoever asks for votes may name what it likes, and the next round that names the last renewal counts.
 #[test]
 fn a_round_that_names_an_earlier_renewal_says_nothing_until_the_node_writes() {
     let mut case = Case1::silent(3);

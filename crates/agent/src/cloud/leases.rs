@@ -11,9 +11,9 @@ use tokio::sync::Semaphore;
 
 /// Where kubelets keep their Leases.
 const NAMESPACE: &str = "kube-node-lease";
-/// A reading that comes within 4 s of its question is of use. The round for which it was asked waits for 500 ms
-/// and goes without it, and the next one, a second or two later, names it. So where a round trip takes longer
-/// than a round waits, deaths are found a round later.
+/// A reading that comes within 4 s of its question is of use. The round for which it was asked waits for 500
+/// ms and goes without it, and the next one, a second or two later, names it. So where a round trip takes
+/// longer than a round waits, deaths are found a round later.
 const WITHIN: Duration = Duration::from_secs(3);
 /// Readings at the same time. Those of a whole cell of 64 take two round trips.
 const MOST: usize = 32;

@@ -250,8 +250,8 @@ fn mirror(scene: &Scene<'_>, plan: &mut Plan) {
 fn act(known: &mut Known, ledger: &mut Ledger, scene: &Scene<'_>, plan: &mut Plan) {
     let state = scene.state();
     if !matches!(state, NodeState::Dead(_)) {
-        // When the death's evictions began stays in the incident, open or closed: the next leader's storm guard
-        // counts it in its window.
+        // When the death's evictions began stays in the incident, open or closed: the next leader's storm
+        // guard counts it in its window.
         ledger.complete(&scene.node.uid);
         if let Some(incident) = known.incident.as_mut().filter(|incident| !incident.is_closed()) {
             // The hint how to declare the machine off must not stand beside a node that lives.
@@ -438,8 +438,9 @@ pub(super) fn withdraw(
     left
 }
 
-/// Whether a mark of the stock controller is from before the node fell silent, for what its kubelet itself said
-/// then. A replica that did not see what the kubelet said goes by when that controller marked pod and node.
+/// Whether a mark of the stock controller is from before the node fell silent, for what its kubelet itself
+/// said then. A replica that did not see what the kubelet said goes by when that controller marked pod and
+/// node.
 fn was_marked_rightly(node: &NodeFacts, pod: &PodFacts) -> bool {
     node.says_not_ready.unwrap_or_else(|| {
         let times = pod.ready_time.zip(node.marked_time);

@@ -32,8 +32,8 @@ pub struct NodeFacts {
     pub labels: BTreeMap<String, String>,
     /// Status of its Ready condition.
     pub ready: Status,
-    /// Whether the kubelet's own last statement was Ready=False, if this replica saw it. Pods that are marked then
-    /// are marked rightly.
+    /// Whether the kubelet's own last statement was Ready=False, if this replica saw it. Pods that are marked
+    /// then are marked rightly.
     pub says_not_ready: Option<bool>,
     /// Our own `Ready=Unknown` stands on it, from a death that was confirmed.
     pub marked_by_us: bool,

@@ -70,8 +70,8 @@ async fn evicting_n_pods_costs_at_most_2_n_and_5_requests() {
     let mut evicting = work.split_off(taint + 1);
     evicting.remove(row.expect("the taint is recorded") - taint - 1);
     evicting.retain(|asked| asked.path != "/api/v1/nodes/n3/status");
-    // Where the watch shows the status late, the node is looked at once more for it. What is read after the last
-    // eviction cost none of them.
+    // Where the watch shows the status late, the node is looked at once more for it. What is read after the
+    // last eviction cost none of them.
     let is_delete = |asked: &RecordedRequest| asked.method == "DELETE";
     let last = evicting.iter().rposition(is_delete).expect("pods were evicted");
     let after = evicting.split_off(last + 1);

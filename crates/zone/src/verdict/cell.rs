@@ -39,8 +39,8 @@ pub(super) struct Reader<'a> {
     pub(super) renewals: &'a BTreeMap<MemberId, Renewal>,
 }
 
-/// Ballots of one report that are checked. A report that agents write has at most 40 KB, in which there are some
-/// 170; a check takes about 50 microseconds, and whoever reads reports does nothing else meanwhile.
+/// Ballots of one report that are checked. A report that agents write has at most 40 KB, in which there are
+/// some 170; a check takes about 50 microseconds, and whoever reads reports does nothing else meanwhile.
 const MOST_BALLOTS: usize = 512;
 
 /// A report as it was received.

@@ -65,8 +65,8 @@ pub(super) fn request(round: &SignedRound) -> Result<ConfirmRequest, Refusal> {
 }
 
 impl Round {
-    /// Checks the signature of each ballot, of no more than are `left`. Of a voter with several ballots only the
-    /// first counts.
+    /// Checks the signature of each ballot, of no more than are `left`. Of a voter with several ballots only
+    /// the first counts.
     pub(super) fn open(
         verifier: &dyn Verifier,
         roster: &Roster,

@@ -191,9 +191,9 @@ fn cells_that_somebody_makes_up_leave_nothing_behind() {
     assert_eq!(book.cells.len(), 1);
 }
 
-/// Who asks for votes names the suspect's last renewal, and no voter vouches for it. One that names an older or a
-/// later one than the reader has seen holds up no death that others asked for as they should, whichever is
-/// shown first.
+/// Who asks for votes names the suspect's last renewal, and no voter vouches for it. One that names an older
+/// or a later one than the reader has seen holds up no death that others asked for as they should, whichever
+/// is shown first.
 #[rstest]
 #[case::older(6)]
 #[case::later(900)]

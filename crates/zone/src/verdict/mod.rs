@@ -216,8 +216,8 @@ impl Book {
         (&mut self.cells, reader)
     }
 
-    /// Takes in the last renewal that the reader has seen of a node, by the node's UID; nothing once the node or
-    /// its Lease is gone. A round that names another one replaces no round that names this one.
+    /// Takes in the last renewal that the reader has seen of a node, by the node's UID; nothing once the node
+    /// or its Lease is gone. A round that names another one replaces no round that names this one.
     pub fn renewed(&mut self, node_uid: &str, renewal: Option<Renewal>) {
         let id = MemberId::of(node_uid);
         match renewal {
