@@ -10,7 +10,7 @@
 //! | any | dead, by a round that names the last renewal; its agent wrote since | Isolated |
 //! | any | dead, by a round that names the last renewal | Dead, announced |
 //! | any | dead, by a round that names a renewal which we have not seen yet | held |
-//! | any | dead, by a round that names an earlier renewal; it renewed or its agent wrote since the round came | Isolated |
+//! | any | dead, by a round that names an earlier renewal; it wrote since the round came | Isolated |
 //! | any | dead, by a round that names an earlier renewal; nothing since | as without a verdict |
 //! | fresh | anything else | Healthy |
 //! | not yet known | alive, after Dead | Disconnected |

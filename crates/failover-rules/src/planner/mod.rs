@@ -158,11 +158,11 @@ impl Planner {
             if let Some(tainted_at) = &status.tainted_at {
                 self.ledger.begin(uid, &facts.spec.zone, instant(tainted_at, now));
             }
-            let is_dead = matches!(NodeState::parse(&status.state), Some(NodeState::Dead(_)));
-            if status.closed_at.is_some() || !is_dead {
+            let (state, is_closed) = (NodeState::parse(&status.state), status.closed_at.is_some());
+            if is_closed || !matches!(state, Some(NodeState::Dead(_))) {
                 self.ledger.complete(uid);
             }
-            if status.closed_at.is_some() {
+            if is_closed {
                 continue;
             }
             let known = self.nodes.entry(uid.clone()).or_default();
@@ -176,7 +176,7 @@ impl Planner {
                 status: status.clone(),
             };
             let older = if newer {
-                known.state = NodeState::parse(&status.state).unwrap_or_default();
+                known.state = state.unwrap_or_default();
                 known.endpoints_out = incident.has(events::ENDPOINTS_OUT);
                 known.was_dead = incident.last_state_row_is_of_a_death();
                 known.returning = known.was_dead && known.state == NodeState::Disconnected;

@@ -169,13 +169,11 @@ fn enter(known: &mut Known, scene: &Scene<'_>, before: NodeState, plan: &mut Pla
 
 /// The incident, opened where there is none.
 fn open<'a>(known: &'a mut Known, scene: &Scene<'_>) -> &'a mut Incident {
-    // What was told in a former incident is told in this one again.
-    if known.incident.is_none() {
+    known.incident.get_or_insert_with(|| {
+        // What was told in a former incident is told in this one again.
         known.not_moved.clear();
-    }
-    known
-        .incident
-        .get_or_insert_with(|| Incident::open(&scene.node_ref(), scene.zone(), scene.state(), scene.now))
+        Incident::open(&scene.node_ref(), scene.zone(), scene.state(), scene.now)
+    })
 }
 
 /// Opens or continues the incident, and tells people.
@@ -388,16 +386,12 @@ fn is_kubelets_word(scene: &Scene<'_>, pod: &PodFacts) -> bool {
         let verdict = scene.judged.decision.memory.since;
         return pod.became_ready.is_some_and(|ready| ready > verdict);
     }
-    let after = |seen: Option<Millis>| {
-        seen.zip(node.life.stock_mark)
-            .is_some_and(|(seen, mark)| seen > mark)
-    };
-    let was_ready = pod
-        .ready_seen
-        .zip(node.life.stock_mark)
-        .is_some_and(|(seen, mark)| mark.since(seen) >= READY_BEFORE_MS);
+    let mark = node.life.stock_mark;
+    let seen = matches!((pod.became_ready, mark), (Some(ready), Some(mark)) if ready > mark);
+    let was_ready =
+        matches!((pod.ready_seen, mark), (Some(seen), Some(mark)) if mark.since(seen) >= READY_BEFORE_MS);
     let told = matches!((pod.ready_time, node.marked_time), (Some(ready), Some(mark)) if ready >= mark);
-    after(pod.became_ready) || told && !was_ready
+    seen || told && !was_ready
 }
 
 /// Marks the ready pods of the node not ready, again and again until each was seen so; after that a kubelet
@@ -439,8 +433,7 @@ pub(super) fn withdraw(
 }
 
 /// Whether a mark of the stock controller is from before the node fell silent, for what its kubelet itself
-/// said then. A replica that did not see what the kubelet said goes by when that controller marked pod and
-/// node.
+/// said then. A replica that did not see that goes by when the controller marked the pod and the node.
 fn was_marked_rightly(node: &NodeFacts, pod: &PodFacts) -> bool {
     node.says_not_ready.unwrap_or_else(|| {
         let times = pod.ready_time.zip(node.marked_time);

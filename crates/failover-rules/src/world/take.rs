@@ -10,9 +10,17 @@ use evenkeel_api::watch::{Delta, Key, key};
 use evenkeel_api::zone::RosterSpec;
 use evenkeel_zone::Millis;
 use evenkeel_zone::roster::{CellRef, Roster, cell_object_name, report_object_name};
+use evenkeel_zone::verdict::Refusal;
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{Namespace, Node, PersistentVolumeClaim, Pod};
 use std::collections::BTreeSet;
+
+/// One line for each object: whoever may write a report may write anything into it.
+fn warn_of_refused(object: &str, refusals: &[Refusal]) {
+    if let Some(refusal) = refusals.first() {
+        tracing::warn!(object, %refusal, parts = refusals.len(), "evidence refused");
+    }
+}
 
 impl World {
     /// Takes in a change. Returns `true` if a node may be in trouble, so that the caller should look at once.
@@ -310,9 +318,7 @@ impl World {
                 let before = self.cluster.challenges.get(&name).map(|known| &known.current);
                 let same = before.filter(|before| before.value == current.value);
                 current.seen = same.map_or(now, |same| same.seen);
-                for refusal in self.zones.challenges(now, &name, &issued) {
-                    tracing::warn!(cell = name, %refusal, "evidence refused");
-                }
+                warn_of_refused(&name, &self.zones.challenges(now, &name, &issued));
                 let facts = facts::ChallengeFacts {
                     current,
                     wanted: object.spec.wanted,
@@ -348,11 +354,7 @@ impl World {
                         spec.reporter
                     );
                 }
-                // One line for each report: whoever may write one may write anything into it.
-                let refusals = self.zones.report(now, &name, spec);
-                if let Some(refusal) = refusals.first() {
-                    tracing::warn!(report = name, %refusal, parts = refusals.len(), "evidence refused");
-                }
+                warn_of_refused(&name, &self.zones.report(now, &name, spec));
             }
             Delta::Gone(key) => {
                 self.ledgers.reports.gone(&key);

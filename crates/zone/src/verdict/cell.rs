@@ -389,8 +389,9 @@ impl Cell {
         }: Suspect,
     ) -> Taken {
         let name = round.request.round;
-        let standing = self.nodes.get(&suspect).and_then(|held| held.conclusion.round());
-        if standing == Some(name) {
+        let stands = self.nodes.get(&suspect).map(|held| held.conclusion);
+        let stands = stands.unwrap_or_default();
+        if stands.round() == Some(name) {
             return Taken::Known;
         }
         // Newer than anything seen of this voter about this member.
@@ -426,8 +427,7 @@ impl Cell {
             Conclusion::Dead(death) => seen.is_none_or(|seen| seen == death.renewal),
             Conclusion::Nothing | Conclusion::Alive(..) | Conclusion::OneShort(_) => true,
         };
-        let stands = self.nodes.get(&suspect).map(|held| held.conclusion);
-        let is_dead = stands.is_some_and(|stands| matches!(stands, Conclusion::Dead(_)) && is_seen(stands));
+        let is_dead = matches!(stands, Conclusion::Dead(_)) && is_seen(stands);
         if self.is_outdated(suspect, when.issued.challenge, conclusion) || is_dead && !is_seen(conclusion) {
             return Taken::Superseded;
         }
