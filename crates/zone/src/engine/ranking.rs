@@ -4,6 +4,9 @@
 //! Contacts that differ by seconds from member to member, and outages of the API server, so change nothing
 //! (hazards 11 and 45). A member that alone has lost its link, and says so, is skipped before the 30 s are
 //! over: nobody else could publish in its place. Of a member that is gone its observers know within seconds.
+//!
+//! Among members without a link, those that live come first: agents of other cells write what they report, and
+//! a cell whose first three are dead would have nobody who asks for that.
 
 use super::context::{Context, NEVER};
 use super::edges::{EdgeReports, Heard};
@@ -30,20 +33,24 @@ pub(super) struct Ranking<'a> {
 impl Ranking<'_> {
     /// The members that report, best first: at most three.
     pub(super) fn reporters(self) -> Vec<MemberIndex> {
-        let up = self.ranked(|index| self.is_up(index) && self.linked_until(index).is_some());
-        if up.first().is_some_and(|first| self.is_up(*first)) {
+        let is_linked = |index| self.is_up(index) && self.linked_until(index).is_some();
+        let up = self.cx.roster().reporters_by_rank(is_linked);
+        let up: Vec<MemberIndex> = up.take(REPORTERS).collect();
+        if up.first().is_some_and(|first| is_linked(*first)) {
             return up;
         }
         self.linked()
     }
 
+    /// Those with a link, whatever they say of it, then those that live.
     fn linked(self) -> Vec<MemberIndex> {
-        self.ranked(|index| self.linked_until(index).is_some())
-    }
-
-    fn ranked(self, stands: impl Fn(MemberIndex) -> bool + Copy) -> Vec<MemberIndex> {
-        let ranked = self.cx.roster().reporters_by_rank(stands);
-        ranked.take(REPORTERS).collect()
+        let mut ranked = self.cx.roster().rendezvous().to_vec();
+        ranked.sort_by_cached_key(|index| {
+            let (linked, heard) = (self.linked_until(*index), self.heard_until(*index));
+            (linked.is_none(), heard.is_none())
+        });
+        ranked.truncate(REPORTERS);
+        ranked
     }
 
     /// Rank of this agent among the reporters, `None` if it is not one of them; and when that may change if
@@ -58,7 +65,9 @@ impl Ranking<'_> {
         } else {
             self.linked()
         };
-        let changes_at = reporters.iter().filter_map(|index| self.linked_until(*index));
+        let changes_at = reporters
+            .iter()
+            .filter_map(|index| self.linked_until(*index).or_else(|| self.heard_until(*index)));
         let rank = reporters.iter().position(|index| *index == me);
         (rank, changes_at.min().unwrap_or(NEVER))
     }
@@ -87,15 +96,23 @@ impl Ranking<'_> {
 
     /// Until when a member counts as one with a link, if nothing is heard from now on. `None` if it does not.
     fn linked_until(self, index: MemberIndex) -> Option<Millis> {
-        let (now, longest) = (self.cx.now(), self.cx.linked_ms());
-        let last = if self.cx.is_me(index) {
+        let cloud_contact = if self.cx.is_me(index) {
             self.own.cloud_contact()?
         } else {
-            let peer = self.reach.peer(index)?;
-            peer.cloud_contact()?.min(peer.contact()?)
+            self.reach.peer(index)?.cloud_contact()?
         };
-        let until = last.plus(longest + 1);
-        (now < until && !self.is_lost(index)).then_some(until)
+        let until = cloud_contact.plus(self.cx.linked_ms() + 1);
+        let until = until.min(self.heard_until(index)?);
+        (self.cx.now() < until).then_some(until)
+    }
+
+    /// Until when a member counts as one that lives, if nothing is heard from now on. `None` if it does not.
+    fn heard_until(self, index: MemberIndex) -> Option<Millis> {
+        if self.cx.is_me(index) {
+            return Some(NEVER);
+        }
+        let until = self.reach.peer(index)?.contact()?.plus(self.cx.linked_ms() + 1);
+        (self.cx.now() < until && !self.is_lost(index)).then_some(until)
     }
 
     /// Whether this agent has lost the member, or if it does not watch it, most of those who do.

@@ -138,7 +138,7 @@ impl Engine {
                 let lost = edges.edges.iter().filter(|edge| edge.state == EdgeState::Down);
                 // Who doubts its own view alarms nobody.
                 for edge in lost.filter(|_| edges.doubt == 0) {
-                    self.watches.alarm(&self.cx, &self.contacts, edge.subject);
+                    self.watches.alarm(&self.cx, &self.contacts, from, edge.subject);
                 }
             }
             Body::Confirm(request) => {

@@ -42,6 +42,8 @@ pub(super) struct Watches {
     /// Above all-pairs size: when the next member that is not watched gets a heartbeat, and how many got one.
     census_due: Millis,
     census: usize,
+    /// Who raised an alarm about whom, and when, within the last period.
+    alarms: Vec<(MemberIndex, MemberIndex, Millis)>,
 }
 
 const NOBODY: u8 = u8::MAX;
@@ -103,6 +105,7 @@ impl Watches {
             changes: 0,
             census_due: cx.now(),
             census: 0,
+            alarms: Vec::new(),
         };
         watches.take_roster(cx, &Roster::none());
         watches
@@ -112,6 +115,7 @@ impl Watches {
     pub(super) fn take_roster(&mut self, cx: &mut Context, before: &Roster) {
         let roster = std::sync::Arc::clone(cx.roster());
         let old = std::mem::take(&mut self.list);
+        self.alarms.clear();
         self.slots.clear();
         self.slots.resize(roster.len(), NOBODY);
         let subjects = cx.place().map_or(&[][..], |me| roster.subjects_of(me));
@@ -303,9 +307,11 @@ impl Watches {
         }
     }
 
-    /// Somebody else lost the subject: it is looked at now, and not when its next heartbeat is due.
-    pub(super) fn alarm(&mut self, cx: &Context, contacts: &Contacts, subject: MemberId) {
-        let now = cx.now();
+    /// Somebody else lost the subject: it is looked at now, and not when its next heartbeat is due. Each of the
+    /// others can bring that about once in a period: a member that raises alarms without end costs no more
+    /// than one that is right.
+    pub(super) fn alarm(&mut self, cx: &Context, contacts: &Contacts, from: MemberIndex, subject: MemberId) {
+        let (now, period) = (cx.now(), cx.period_ms());
         let Some(index) = cx.roster().position(subject) else {
             return;
         };
@@ -315,8 +321,13 @@ impl Watches {
         let Some(watch) = slot.and_then(|slot| self.list.get_mut(slot)) else {
             return;
         };
-        let looking = matches!(watch.phase, Phase::Probing { .. });
-        if !looking && watch.state != EdgeState::Down {
+        if matches!(watch.phase, Phase::Probing { .. }) || watch.state == EdgeState::Down {
+            return;
+        }
+        self.alarms.retain(|(_, _, at)| now.since(*at) < period);
+        let raised = |(by, about, _): &(MemberIndex, MemberIndex, Millis)| (*by, *about) == (from, index);
+        if !self.alarms.iter().any(raised) {
+            self.alarms.push((from, index, now));
             watch.phase = Phase::probing(now);
             self.due = now;
         }
@@ -396,29 +407,35 @@ impl Watches {
         in_turn.take(GREETED.min(strangers.len())).copied().collect()
     }
 
-    /// The first candidates. An agent with a link has to know who before it has one, and looks further until
-    /// it has found three; if it is itself a reporter that the others do not ask, it asks all of them, so
-    /// that they know of it.
+    /// The first candidates. An agent has to know who before it can report, and looks further until it has
+    /// found three: with a link, members that have one, and without, members that live. If it is itself a
+    /// reporter that the others do not ask, it asks all of them, so that they know of it.
     fn candidates(&self, cx: &Context, contacts: &Contacts, own: &Own, reports: bool) -> Vec<MemberIndex> {
         let order = cx.roster().rendezvous();
         let place = order.iter().position(|index| cx.is_me(*index));
         if reports && place.is_some_and(|place| place >= CANDIDATES) {
             return order.to_vec();
         }
-        let mut list: Vec<MemberIndex> = order.iter().take(CANDIDATES).copied().collect();
-        if own.facts().cloud == Link::Up {
-            let is_linked = |index: &&MemberIndex| {
-                let peer = contacts.peer(**index).filter(|_| !self.is_down(**index));
-                peer.is_some_and(|peer| peer.facts().cloud == Link::Up)
-            };
-            let mut linked = list.iter().filter(is_linked).count();
-            for index in order.iter().take(place.unwrap_or_default()).skip(CANDIDATES) {
-                if linked >= REPORTERS {
-                    break;
+        let linked = own.facts().cloud == Link::Up;
+        let can_report = |index: &&MemberIndex| {
+            let peer = contacts.peer(**index).filter(|_| !self.is_down(**index));
+            peer.is_some_and(|peer| {
+                let silent_for = peer.contact().map_or(u64::MAX, |at| cx.now().since(at));
+                if linked {
+                    peer.facts().cloud == Link::Up
+                } else {
+                    silent_for <= cx.linked_ms()
                 }
-                linked += usize::from(is_linked(&index));
-                list.push(*index);
+            })
+        };
+        let mut list: Vec<MemberIndex> = order.iter().take(CANDIDATES).copied().collect();
+        let mut found = list.iter().filter(can_report).count();
+        for index in order.iter().take(place.unwrap_or_default()).skip(CANDIDATES) {
+            if found >= REPORTERS {
+                break;
             }
+            found += usize::from(can_report(&index));
+            list.push(*index);
         }
         list
     }

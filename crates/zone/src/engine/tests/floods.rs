@@ -5,7 +5,9 @@ use crate::Millis;
 use crate::engine::{Config, Engine, Identity, Input, Output};
 use crate::fixture::Fixture;
 use crate::keys::{PublicKey, Verifier};
-use crate::wire::{Ack, Ballot, Body, ConfirmRequest, Header, Heartbeat, Nonce, RequestDigest};
+use crate::wire::{
+    Ack, Ballot, Body, ConfirmRequest, Edge, EdgeState, Edges, Facts, Header, Heartbeat, Nonce, RequestDigest,
+};
 use rstest::rstest;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -292,4 +294,33 @@ fn who_asks_without_end_has_a_bounded_number_of_members_looked_for(#[values(5, 6
         flooded > calm + 1_000 && flooded - calm <= bound,
         "{calm} {flooded} {bound}"
     );
+}
+
+/// A member says ten times a second that it has lost everybody: each of those is looked at once more in a
+/// period, directly and through another member, and not whenever it has not just answered.
+#[rstest]
+fn who_raises_alarms_without_end_costs_one_more_look_in_a_period(#[values(5, 64)] count: u8) {
+    let mut net = Net::settled(count, 18);
+    let (victim, hostile) = (1, 2);
+    let edges = (3..=net.count()).map(|subject| Edge {
+        subject: Fixture::id(subject),
+        state: EdgeState::Down,
+        facts: Facts::default(),
+    });
+    let lost = Body::Edges(Edges {
+        edges: edges.collect(),
+        ..Edges::default()
+    });
+    let mut sends = |is_flooded: bool| {
+        net.sent_bytes.clear();
+        for _ in 0..200 {
+            if is_flooded {
+                net.says(hostile, victim, &lost);
+            }
+            net.run(100);
+        }
+        net.sent_bytes[&victim]
+    };
+    let (calm, flooded) = (sends(false), sends(true));
+    assert!(flooded > calm + 1_000 && flooded < 4 * calm, "{calm} {flooded}");
 }

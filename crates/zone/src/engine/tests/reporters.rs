@@ -1,6 +1,7 @@
 //! Who reports, and that it does not change without need.
 
 use super::net::Net;
+use crate::fixture::Fixture;
 use rstest::rstest;
 
 /// Hazards 11 and 45.
@@ -114,6 +115,48 @@ fn a_reporter_that_says_that_its_link_is_down_is_replaced_until_it_is_back(#[val
         net.standing.contains(&first) && !net.standing.contains(&next)
     });
     net.run_checking(30_000, |net| assert_eq!(net.standing.len(), 3));
+}
+
+/// A cell without a link, whose reports agents of other cells would write, and which finds none.
+#[rstest]
+fn without_a_link_the_first_three_that_live_report(
+    #[values((7, 3), (16, 5), (33, 9))] (count, dead): (u8, usize),
+    #[values(false, true)] cut_first: bool,
+) {
+    let mut net = Net::fresh(count, 55);
+    net.run(60_000);
+    let order = net.rendezvous();
+    let (dying, living) = order.split_at(dead);
+    let cut = |net: &mut Net| order.iter().for_each(|i| net.cut_cloud(*i));
+    if cut_first {
+        cut(&mut net);
+        net.run(90_000);
+    }
+    for i in dying {
+        net.kill(*i);
+    }
+    if !cut_first {
+        // Until no link counts any more, who noticed the cut last goes first.
+        cut(&mut net);
+        net.run(40_000);
+    }
+    let ranks = |net: &Net, of: &[usize]| -> Vec<Option<usize>> {
+        let engines = of.iter().map(|i| net.engines[i - 1].as_ref().unwrap());
+        engines.map(|engine| engine.reporter.rank()).collect()
+    };
+    let mut expected = vec![None; living.len()];
+    expected[..3].copy_from_slice(&[Some(0), Some(1), Some(2)]);
+    net.until("the first three that live report", 60_000, |net| {
+        ranks(net, living) == expected
+    });
+    net.until("the first of them knows all dead", 30_000, |net| {
+        let engine = net.engines[living[0] - 1].as_ref().unwrap();
+        let held = engine.reporter.held();
+        held.filter(|(id, _)| dying.iter().any(|i| Fixture::id(*i) == *id))
+            .count()
+            == dead
+    });
+    net.run_checking(120_000, |net| assert_eq!(ranks(net, living), expected));
 }
 
 /// Nobody answers what it sends, for minutes.
