@@ -10,8 +10,8 @@ use crate::metrics::Metrics;
 use crate::reload;
 use crate::reporter::{self, Draft};
 use crate::rotation::{OVERLAP, Rotation};
-use crate::state::{Learned, Memory, StateDir, StateError, remember};
-use crate::zone::{Event, ZoneLoop};
+use crate::state::{Learned, Memory, StateDir, StateError, remember, warn_of_failed_write};
+use crate::zone::{Event, Place, ZoneLoop};
 use evenkeel_net::admin::Admin;
 use evenkeel_net::client::ClientError;
 use evenkeel_settings::{Changes, Configured};
@@ -24,7 +24,6 @@ use std::collections::BTreeSet;
 use std::io::{self, Write as _};
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tokio::net::{TcpListener, UdpSocket};
 use tokio::sync::{Notify, mpsc, watch};
@@ -212,9 +211,9 @@ impl Agent {
             changes,
         } = self;
         let mut parts = Parts::new(shutdown.child_token());
-        let admitted = Arc::new(AtomicBool::new(false));
+        let (place, placed) = watch::channel(Place::default());
         let cloud = Cloud::new(client, &settings.node);
-        let metrics = serve_admin(admin, &admitted, cloud.kept_out(), &mut parts);
+        let metrics = serve_admin(admin, placed, cloud.kept_out(), &mut parts);
         let Some(home) = home(&cloud, &settings, &mut state, &parts.stop).await? else {
             return Ok(());
         };
@@ -265,7 +264,7 @@ impl Agent {
             standing,
             carried,
             learned: learned_sender.clone(),
-            admitted,
+            place,
             metrics: metrics.clone(),
             kubelet: evenkeel_zone::verdict::Health::default(),
         };
@@ -499,33 +498,45 @@ async fn home(
         },
     };
     let known = home.clone();
-    state.update(|memory| {
+    let written = state.update(|memory| {
         if memory.node_uid != known.node_uid || memory.zone != known.zone {
             // Another registration, or another zone: its roster is another.
             (memory.signed_roster, memory.seen_alive) = (None, std::collections::BTreeSet::default());
             memory.cell = String::new();
         }
         (memory.node_uid, memory.zone) = (known.node_uid, known.zone);
-    })?;
+    });
+    if let Err(error) = written {
+        warn_of_failed_write(&error);
+    }
     Ok(Some(home))
 }
 
 fn serve_admin(
     listener: Option<TcpListener>,
-    admitted: &Arc<AtomicBool>,
+    placed: watch::Receiver<Place>,
     kept_out: watch::Receiver<Option<String>>,
     parts: &mut Parts,
 ) -> Metrics {
     let admin = Admin::new("agent");
     let metrics = Metrics::register(&admin);
     parts.start(|stop| count_kept_out(kept_out.clone(), metrics.kept_out.clone(), stop));
-    let admitted = admitted.clone();
     // An agent that has nothing to do is ready: a roll-out does not wait for it.
+    let admitted = placed.clone();
     admin.ready("roster", move || {
-        if admitted.load(Ordering::Relaxed) || kept_out.borrow().is_some() {
+        if admitted.borrow().admitted || kept_out.borrow().is_some() {
             return Ok(());
         }
         Err("this node is in no roster that the agent knows".to_owned())
+    });
+    // One that nobody answers is of no use: a roll-out that closes its port ends with the first node. Once it
+    // was answered, a fault of the network is no fault of the agent.
+    admin.ready("peers", move || {
+        let place = *placed.borrow();
+        if !place.admitted || place.is_alone || place.has_reached {
+            return Ok(());
+        }
+        Err("no other member of the cell has answered this agent: see that its UDP port is open".to_owned())
     });
     if let Some(listener) = listener {
         parts.start_fallible(

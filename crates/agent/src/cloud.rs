@@ -56,6 +56,10 @@ pub(crate) use statements::{Statement, write_statements};
 const FIELD_MANAGER: &str = "evenkeel-agent";
 /// A request without an answer after this time has none.
 const REQUEST: Duration = Duration::from_secs(2);
+/// A report has this much longer for each kilobyte, as a link of 64 kbit/s needs it. Of a cell in which much is
+/// wrong it has 40 kB; the engine waits for 10 s at most.
+const KILOBYTE: Duration = Duration::from_millis(125);
+const LONGEST_REPORT: Duration = Duration::from_secs(9);
 
 /// Where this agent belongs.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -227,8 +231,16 @@ impl Cloud {
             Api::all_with(self.client.clone(), &ApiResource::erase::<ZoneReport>(&()));
         let name = report_object_name(&spec.zone, spec.cell, &spec.reporter);
         let what = "writing ZoneReport";
+        let spec = json!(spec);
+        let bound = report_bound(spec.to_string().len());
         let merge = Patch::Merge(json!({ "spec": spec }));
-        match bounded(what, reports.patch_metadata(&name, &patch_params(), &merge)).await {
+        match within(
+            bound,
+            what,
+            reports.patch_metadata(&name, &patch_params(), &merge),
+        )
+        .await
+        {
             Err(error) if error.is_missing() => {}
             other => return other.map(drop),
         }
@@ -242,7 +254,7 @@ impl Cloud {
             name: format!("ZoneReport {name}"),
             source,
         })?;
-        bounded(what, reports.create(&post_params(), &fresh))
+        within(bound, what, reports.create(&post_params(), &fresh))
             .await
             .map(drop)
     }
@@ -250,6 +262,12 @@ impl Cloud {
     fn agents(&self) -> Api<DynamicObject> {
         Api::all_with(self.client.clone(), &ApiResource::erase::<AgentStatus>(&()))
     }
+}
+
+/// How long a report of so many bytes may be on its way.
+fn report_bound(bytes: usize) -> Duration {
+    let kilobytes = u32::try_from(bytes / 1_000).unwrap_or(u32::MAX);
+    (REQUEST + KILOBYTE.saturating_mul(kilobytes)).min(LONGEST_REPORT)
 }
 
 fn patch_params() -> PatchParams {
@@ -288,6 +306,15 @@ async fn bounded<T>(
 mod tests {
     use super::*;
     use rstest::rstest;
+
+    #[rstest]
+    #[case(900, 2_000)]
+    #[case(40_000, 7_000)]
+    #[case(1_000_000, 9_000)]
+    #[case(usize::MAX, 9_000)]
+    fn a_large_report_has_the_time_that_a_slow_link_takes(#[case] bytes: usize, #[case] ms: u64) {
+        assert_eq!(report_bound(bytes), Duration::from_millis(ms));
+    }
 
     #[rstest]
     #[case(

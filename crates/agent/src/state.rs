@@ -25,6 +25,8 @@ const FILE: &str = "agent-state.json";
 /// within a period, and one in each period later, and a flash card would be written for each. Whoever was met
 /// shortly before a life ended is met again in the next one.
 const GATHER: Duration = Duration::from_secs(5);
+/// What could not be written is tried again after this time.
+const TRIES_AGAIN: Duration = Duration::from_secs(30);
 
 /// Something to be remembered across restarts.
 #[derive(Debug)]
@@ -129,6 +131,8 @@ pub enum StateError {
 pub struct StateDir {
     file: PathBuf,
     memory: Memory,
+    /// The file says what the memory says.
+    is_saved: bool,
 }
 
 impl StateDir {
@@ -137,15 +141,27 @@ impl StateDir {
     /// `boot_id` is forgotten: it may not be back yet.
     ///
     /// A file that cannot be understood is put aside under another name, with a warning, and counts as lost.
+    /// One that can be read and not written, as on a full disk, is no reason to keep an agent from running:
+    /// without it, its node could not be told from a dead one. The next life then uses the same sequences only
+    /// if the machine's clock is wrong as well.
     pub fn open(directory: &Path, node: &str, boot_id: &str, unix_ms: u64) -> Result<Self, StateError> {
         fs::create_dir_all(directory).map_err(|source| StateError::Directory {
             path: directory.to_owned(),
             source,
         })?;
         let file = directory.join(FILE);
-        let memory = read(&file)?.begin(node, boot_id, unix_ms);
-        let state = Self { file, memory };
-        state.save()?;
+        let found = read(&file)?;
+        let was_there = found.is_some();
+        let memory = found.unwrap_or_default().begin(node, boot_id, unix_ms);
+        let mut state = Self {
+            file,
+            memory,
+            is_saved: false,
+        };
+        match state.save() {
+            Err(error) if was_there => warn_of_failed_write(&error),
+            other => other?,
+        }
         Ok(state)
     }
 
@@ -153,43 +169,68 @@ impl StateDir {
         &self.memory
     }
 
-    /// Changes what is remembered, and writes it if that makes a difference.
+    /// Whether all that is remembered is written down.
+    pub fn is_saved(&self) -> bool {
+        self.is_saved
+    }
+
+    /// Changes what is remembered, and writes it if that, or an earlier change, is not written yet.
     pub fn update(&mut self, change: impl FnOnce(&mut Memory)) -> Result<(), StateError> {
         let before = self.memory.clone();
         change(&mut self.memory);
-        if self.memory == before {
-            Ok(())
-        } else {
-            self.save()
-        }
+        self.is_saved &= self.memory == before;
+        if self.is_saved { Ok(()) } else { self.save() }
     }
 
-    fn save(&self) -> Result<(), StateError> {
-        Ok(write_secret(&self.file, &self.memory.to_text())?)
+    fn save(&mut self) -> Result<(), StateError> {
+        let written = write_secret(&self.file, &self.memory.to_text());
+        self.is_saved = written.is_ok();
+        Ok(written?)
     }
+}
+
+/// The state file cannot be written, and the agent goes on.
+pub(crate) fn warn_of_failed_write(error: &StateError) {
+    tracing::warn!(%error, "not remembered across a restart");
 }
 
 /// Writes down what was learned, off the loop: a slow disk must not delay heartbeats.
 pub(crate) async fn remember(mut state: StateDir, mut learned: mpsc::UnboundedReceiver<Learned>) {
-    while let Some(first) = learned.recv().await {
-        let news = gather(first, &mut learned).await;
+    while let Some(news) = next(&mut learned, state.is_saved()).await {
+        let was_saved = state.is_saved();
         let written = tokio::task::spawn_blocking(move || {
             let outcome = state.update(|memory| news.into_iter().for_each(|news| learn(memory, news)));
             (state, outcome)
         });
-        match written.await {
-            Ok((back, outcome)) => {
-                state = back;
-                if let Err(error) = outcome {
-                    tracing::warn!(%error, "not remembered across a restart");
-                }
-            }
+        let outcome;
+        (state, outcome) = match written.await {
+            Ok(back) => back,
             Err(error) => {
                 tracing::error!(%error, "nothing is remembered any more");
                 return;
             }
+        };
+        match outcome {
+            Ok(()) if !was_saved => tracing::info!("the state file is written again"),
+            Ok(()) => {}
+            Err(error) if was_saved => warn_of_failed_write(&error),
+            Err(error) => tracing::debug!(%error, "still not remembered across a restart"),
         }
     }
+}
+
+/// What was learned since, or nothing when it is time to try again what could not be written. `None`: the
+/// agent ends.
+async fn next(learned: &mut mpsc::UnboundedReceiver<Learned>, is_saved: bool) -> Option<Vec<Learned>> {
+    let first = if is_saved {
+        learned.recv().await?
+    } else {
+        match tokio::time::timeout(TRIES_AGAIN, learned.recv()).await {
+            Ok(first) => first?,
+            Err(_) => return Some(Vec::new()),
+        }
+    };
+    Some(gather(first, learned).await)
 }
 
 /// News of the time in which one write is made of all. Only whom it has met is kept back: a life that ends
@@ -220,10 +261,11 @@ fn learn(memory: &mut Memory, news: Learned) {
     }
 }
 
-fn read(file: &Path) -> Result<Memory, StateError> {
+/// What the file says; nothing where there is none that can be understood.
+fn read(file: &Path) -> Result<Option<Memory>, StateError> {
     let bytes = match fs::read(file) {
         Ok(bytes) => bytes,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Memory::default()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(source) => {
             return Err(StateError::Read {
                 path: file.to_owned(),
@@ -232,7 +274,7 @@ fn read(file: &Path) -> Result<Memory, StateError> {
         }
     };
     match Memory::from_text(&bytes) {
-        Ok(memory) => Ok(memory),
+        Ok(memory) => Ok(Some(memory)),
         Err(error) => {
             let aside = file.with_extension("json.bad");
             tracing::warn!(file = %file.display(), aside = %aside.display(), error, "state file cannot be understood");
@@ -240,7 +282,7 @@ fn read(file: &Path) -> Result<Memory, StateError> {
                 path: file.to_owned(),
                 source,
             })?;
-            Ok(Memory::default())
+            Ok(None)
         }
     }
 }
@@ -376,5 +418,23 @@ mod tests {
         drop(news);
         remembering.await.unwrap();
         assert_eq!(stored(&path).seen_alive.len(), 65);
+    }
+
+    /// Its directory is away for a while, as where a disk is mounted anew.
+    #[tokio::test(start_paused = true)]
+    async fn what_could_not_be_written_is_written_later_though_nothing_more_is_learned() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("state");
+        let (news, learned) = mpsc::unbounded_channel();
+        let state = StateDir::open(&path, "a", BOOT, 1).unwrap();
+        fs::remove_dir_all(&path).unwrap();
+        let remembering = tokio::spawn(remember(state, learned));
+        news.send(Learned::Cell("shore.1".into())).unwrap();
+        tokio::time::sleep(TRIES_AGAIN).await;
+        fs::create_dir(&path).unwrap();
+        tokio::time::sleep(TRIES_AGAIN + Duration::from_secs(1)).await;
+        assert_eq!(stored(&path).cell, "shore.1");
+        drop(news);
+        remembering.await.unwrap();
     }
 }

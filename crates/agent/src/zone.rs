@@ -19,7 +19,6 @@ use evenkeel_zone::wire::{MAX_FRAME, Nonce, Renewal};
 use std::collections::BTreeSet;
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use tokio::net::UdpSocket;
 use tokio::sync::{Semaphore, mpsc, watch};
@@ -121,10 +120,21 @@ pub(crate) struct ZoneLoop {
     /// The cells for which this agent writes.
     pub(crate) carried: watch::Sender<BTreeSet<u32>>,
     pub(crate) learned: mpsc::UnboundedSender<Learned>,
-    pub(crate) admitted: Arc<AtomicBool>,
+    pub(crate) place: watch::Sender<Place>,
     pub(crate) metrics: Metrics,
     /// What was last told of the node's own kubelet.
     pub(crate) kubelet: Health,
+}
+
+/// Where this agent stands in its cell.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Place {
+    /// Its roster names it.
+    pub(crate) admitted: bool,
+    /// There is no other voter.
+    pub(crate) is_alone: bool,
+    /// Another voter has answered it in this life.
+    pub(crate) has_reached: bool,
 }
 
 /// Milliseconds since boot, sleep included: a suspended agent must notice that time has passed.
@@ -546,7 +556,7 @@ impl ZoneLoop {
     }
 
     fn measure(&self, engine: &Engine) {
-        let (within, _) = engine.reach();
+        let (within, watched) = engine.reach();
         self.metrics.members.set(engine.roster().len() as i64);
         self.metrics.within_reach.set(within as i64);
         let own = engine.roster().get(MemberId::of(&self.node_uid));
@@ -555,7 +565,15 @@ impl ZoneLoop {
             self.published.send_replace(own);
         }
         let admitted = engine.roster().contains(MemberId::of(&self.node_uid));
-        self.admitted.store(admitted, Ordering::Relaxed);
+        self.place.send_if_modified(|place| {
+            let before = *place;
+            *place = Place {
+                admitted,
+                is_alone: watched == 0,
+                has_reached: before.has_reached || within > 0,
+            };
+            *place != before
+        });
     }
 
     fn learn(&self, learned: Learned) {

@@ -3,13 +3,16 @@
 use crate::machine::Machine;
 use crate::zone::cluster;
 use clap::Parser;
+use evenkeel_agent::state::StateDir;
 use evenkeel_agent::{AgentArgs, AgentError};
 use evenkeel_api::names;
-use evenkeel_testkit::eventually;
+use evenkeel_testkit::{eventually, skipped};
 use k8s_openapi::api::core::v1::Node;
 use serde_json::json;
 use std::net::UdpSocket;
 use std::os::unix::fs::PermissionsExt as _;
+use std::path::PathBuf;
+use std::process::Command;
 use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
@@ -172,4 +175,58 @@ async fn what_is_wrong_with_the_checks_or_the_file_is_one_line() {
         let error = refused(&line).await.to_string();
         assert!(error.contains(named), "{error} does not say {named}");
     }
+}
+
+/// A file system that is full while this lives.
+struct Full {
+    directory: tempfile::TempDir,
+}
+
+impl Full {
+    /// One with this file in it; nothing where this process may mount none.
+    fn with(name: &str, content: &[u8]) -> Option<Self> {
+        let directory = tempfile::tempdir().unwrap();
+        let mount = ["-t", "tmpfs", "-o", "size=16k,mode=0700", "tmpfs"];
+        let mounted = Command::new("mount").args(mount).arg(directory.path()).output();
+        if !mounted.is_ok_and(|output| output.status.success()) {
+            return None;
+        }
+        let full = Self { directory };
+        std::fs::write(full.directory.path().join(name), content).unwrap();
+        let error = std::fs::write(full.filler(), vec![0; 32 << 10]).unwrap_err();
+        assert_eq!(error.kind(), std::io::ErrorKind::StorageFull);
+        Some(full)
+    }
+
+    fn filler(&self) -> PathBuf {
+        self.directory.path().join("filler")
+    }
+}
+
+impl Drop for Full {
+    fn drop(&mut self) {
+        let unmounted = Command::new("umount").arg(self.directory.path()).status();
+        assert!(unmounted.unwrap().success(), "{:?} stays mounted", self.directory);
+    }
+}
+
+#[test]
+fn a_full_disk_keeps_no_agent_from_running_that_ran_before() {
+    let test = "a_full_disk_keeps_no_agent_from_running_that_ran_before";
+    let before = br#"{"node":"a","bootId":"f00d","sequenceBase":7340032,"seenAlive":["u"]}"#;
+    let Some(full) = Full::with("agent-state.json", before) else {
+        return skipped(test, "this process may mount no file system");
+    };
+    let open = || StateDir::open(full.directory.path(), "a", "f00d", 0);
+    let mut state = open().unwrap();
+    assert!(!state.is_saved());
+    assert_eq!(
+        (state.memory().seen_alive.len(), state.memory().sequence_base),
+        (1, 8 << 20)
+    );
+    assert!(state.update(|_| {}).is_err(), "there is still no room");
+    std::fs::remove_file(full.filler()).unwrap();
+    state.update(|_| {}).unwrap();
+    assert!(state.is_saved());
+    assert_eq!(open().unwrap().memory().sequence_base, 9 << 20);
 }

@@ -1,6 +1,8 @@
 //! What a zone of real agents tells its readers.
 
+use crate::machine::Machine;
 use crate::zone::Zone;
+use evenkeel_testkit::until;
 use evenkeel_zone::verdict::{Health, Link, Verdict};
 
 fn is_dead(verdict: &Verdict) -> bool {
@@ -109,4 +111,25 @@ async fn an_agent_is_ready_once_it_is_in_a_roster_and_shows_numbers() {
     ] {
         assert!(metrics.contains(name), "{name} in {metrics}");
     }
+}
+
+/// A roll-out that closes the agents' port must end with the first node.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_agent_that_nobody_answers_is_not_ready_until_somebody_does() {
+    let mut zone = Zone::of(3).await;
+    zone.machines.iter_mut().for_each(Machine::kill_agent);
+    zone.machines[0].start_agent();
+    let answers = async |zone: &Zone, what: &str, expected: [&str; 2]| {
+        until(what, async || {
+            let answer = zone.machines[0].ask("/readyz?verbose").unwrap_or_default();
+            expected.iter().all(|line| answer.contains(line))
+        })
+        .await;
+    };
+    let deaf = ["[+]roster ok", "[-]peers failed: no other member"];
+    answers(&zone, "it says that nobody answers", deaf).await;
+    zone.machines[1].start_agent();
+    answers(&zone, "it is ready", ["[+]roster ok", "[+]peers ok"]).await;
+    zone.machines[1].kill_agent();
+    answers(&zone, "it stays ready", ["[+]roster ok", "[+]peers ok"]).await;
 }

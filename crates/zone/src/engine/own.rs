@@ -7,6 +7,9 @@ use crate::Millis;
 use crate::verdict::{Health, Link};
 use crate::wire::Facts;
 
+/// An agent that has met its cell no later than this after its start says nothing of the doubt before.
+const FIRST_DOUBT_MS: u64 = 10_000;
+
 /// This agent's own node and view.
 pub(super) struct Own {
     facts: Facts,
@@ -19,6 +22,8 @@ pub(super) struct Own {
     /// After a pause its votes have no weight until this time.
     weightless_until: Millis,
     doubting: bool,
+    /// What was last noted of that.
+    noted: Option<bool>,
     /// It reaches half of those it watches or fewer, so it reports nothing.
     on_smaller_side: bool,
     /// It may be on the smaller side; `within` is how many it reached when it last looked.
@@ -48,6 +53,7 @@ impl Own {
             carried: false,
             weightless_until: Millis(0),
             doubting: true,
+            noted: None,
             on_smaller_side: true,
             may_be_smaller: true,
             within: 0,
@@ -202,14 +208,20 @@ impl Own {
         let weightless = now < self.weightless_until;
         let doubting = !hears_enough || weightless;
         let turned = std::mem::replace(&mut self.doubting, doubting) != doubting;
-        if turned {
-            cx.note(Note::Doubt(doubting));
-        }
         self.count_at = if weightless {
             first_loss.min(self.weightless_until)
         } else {
             first_loss
         };
+        // A life begins in doubt, and that is worth a line once it lasts.
+        let first_doubt = self.noted.is_none() && doubting;
+        let noted_from = self.started.plus(FIRST_DOUBT_MS);
+        if first_doubt && now < noted_from {
+            self.count_at = self.count_at.min(noted_from);
+        } else if self.noted != Some(doubting) {
+            self.noted = Some(doubting);
+            cx.note(Note::Doubt(doubting));
+        }
         Turn {
             changed: turned || saw != self.sees_the_zone(),
             endangered,

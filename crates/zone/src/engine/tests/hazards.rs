@@ -234,3 +234,30 @@ fn in_a_zone_that_breaks_in_two_those_who_are_voted_dead_write(#[values(1, 2, 3)
     let asked_about = each_writes_after_it_was_asked_about(&net, &few, began);
     assert!(asked_about >= 10, "{asked_about}");
 }
+
+/// What the log of an agent says of its doubts: nothing of those that every life begins with.
+#[rstest]
+fn a_life_that_meets_nobody_says_so_once(#[values(5, 16)] count: u8) {
+    let mut net = Net::settled(count, 3);
+    let doubts = |net: &Net| -> Vec<(u64, usize)> {
+        let notes = net.notes.iter();
+        let doubts = notes.filter(|(_, _, note)| *note == Note::Doubt(true));
+        doubts.map(|(at, i, _)| (*at, *i)).collect()
+    };
+    net.run(60_000);
+    assert_eq!(doubts(&net), []);
+    net.kill(1);
+    net.run(1_000);
+    net.split(&[1], &(2..=usize::from(count)).collect::<Vec<_>>());
+    let began = net.now;
+    net.start(1);
+    net.run(120_000);
+    let [(at, 1)] = doubts(&net)[..] else {
+        panic!("{:?}", doubts(&net))
+    };
+    assert!(
+        (10_000..10_100).contains(&(at - began)),
+        "after {} ms",
+        at - began
+    );
+}
