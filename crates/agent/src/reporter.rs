@@ -47,7 +47,7 @@ pub(crate) async fn campaign(
             () = shutdown.cancelled() => return,
             wanted = standing.wait_for(|wanted| *wanted) => if wanted.is_err() { return },
         }
-        let lease = format!("{}{}", names::ZONE_LEASE_PREFIX, *cell.borrow_and_update());
+        let lease = names::zone_lease(&cell.borrow_and_update());
         let stop = shutdown.child_token();
         // A candidate ends with its token only, not with its handle.
         let _leaves = stop.clone().drop_guard();

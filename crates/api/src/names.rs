@@ -35,9 +35,13 @@ pub const CONTROLLER_LEASE: &str = "evenkeel-controller";
 /// replica's name in the election follows. The last one that stops knows by them that it is the last (hazard
 /// 52).
 pub const REPLICA_LEASE_PREFIX: &str = "evenkeel-controller-replica-";
-/// Prefix of the Lease of a cell's reporters, in Evenkeel's namespace; the name of the cell's ZoneHealth
-/// follows. It suppresses duplicate publications and is the heartbeat of the cell; it renews no evidence.
+/// Prefix of [`zone_lease`].
 pub const ZONE_LEASE_PREFIX: &str = "evenkeel-zone-";
+/// Lease of a cell's reporters, in Evenkeel's namespace, by the name of the cell's ZoneHealth. It suppresses
+/// duplicate publications and is the heartbeat of the cell; it renews no evidence.
+pub fn zone_lease(cell: &str) -> String {
+    format!("{ZONE_LEASE_PREFIX}{cell}")
+}
 /// Namespace of the kubelets' Leases.
 pub const NODE_LEASE_NAMESPACE: &str = "kube-node-lease";
 /// Name of the MutatingWebhookConfiguration by which writes reach the controllers' webhook.

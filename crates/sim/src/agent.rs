@@ -9,7 +9,7 @@ use crate::machine::{Agent, Following};
 use crate::script::Level;
 use crate::sim::Sim;
 use evenkeel_api::crd::ZoneHealth;
-use evenkeel_api::names::ZONE_LEASE_PREFIX;
+use evenkeel_api::names::zone_lease;
 use evenkeel_api::zone::RosterAcknowledgement;
 use evenkeel_zone::Millis;
 use evenkeel_zone::engine::{CheckResult, Config, Engine, Identity, Input, Output};
@@ -216,7 +216,7 @@ impl Sim {
     /// One step of standing for the zone's Lease.
     fn campaign(&mut self, node: usize, life: u64) {
         let now = self.now;
-        let name = format!("{ZONE_LEASE_PREFIX}{}", self.cell_of(node));
+        let name = zone_lease(&self.cell_of(node));
         let Some(machine) = self.machines.get_mut(node - 1) else {
             return;
         };
@@ -476,7 +476,7 @@ impl Sim {
             )
         });
         let now = self.now;
-        let name = format!("{ZONE_LEASE_PREFIX}{}", self.cell_of(node));
+        let name = zone_lease(&self.cell_of(node));
         let Some(machine) = self.machines.get_mut(node - 1) else {
             return;
         };

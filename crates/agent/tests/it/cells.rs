@@ -21,7 +21,7 @@ const MINUTE: Duration = Duration::from_secs(60);
 /// The holder of the second cell's Lease, once it is another than `before`.
 async fn next_holder(zone: &Zone, before: &str) -> String {
     let home = zone.cluster.namespaced(names::NAMESPACE);
-    let name = format!("{}{SECOND_CELL}", names::ZONE_LEASE_PREFIX);
+    let name = names::zone_lease(SECOND_CELL);
     eventually(
         "the second cell's Lease changes hands",
         Duration::from_secs(60),

@@ -309,5 +309,5 @@ pub(crate) fn issued() -> IssuedChallenge {
 }
 
 fn zone_lease() -> String {
-    format!("{}{ZONE}", names::ZONE_LEASE_PREFIX)
+    names::zone_lease(ZONE)
 }

@@ -394,7 +394,7 @@ impl<'a> Scene<'a> {
                 reason: node.reason.clone(),
             });
         }
-        let lease_name = format!("{}{}", names::ZONE_LEASE_PREFIX, name(zone));
+        let lease_name = names::zone_lease(name(zone));
         let lease = self.found.leases.iter().find(|lease| name(*lease) == lease_name);
         let renewed = lease.and_then(read::renew_time);
         let unread = RosterSpec::default();

@@ -236,7 +236,7 @@ async fn reporter(cluster: Cluster, outside: Outside, stop: CancellationToken) {
         };
         // Refused while the API server is away: the next report finds it again.
         let _ = write(&reports, spec).await;
-        let lease = format!("{}{}", names::ZONE_LEASE_PREFIX, names::DEFAULT_ZONE);
+        let lease = names::zone_lease(names::DEFAULT_ZONE);
         home.renew(&lease, "n1").await;
     }
 }

@@ -103,7 +103,7 @@ pub(super) fn cells(facts: &Facts, found: &mut Found) {
         }
     }
     let reports = |roster: &RosterSpec| {
-        let lease = format!("{}{}", names::ZONE_LEASE_PREFIX, roster.cell);
+        let lease = names::zone_lease(&roster.cell);
         let lease = facts.leases.iter().find(|found| name(found) == lease);
         lease.is_some_and(|lease| !is_older(written(lease), REPORTER_SECONDS))
     };
