@@ -15,7 +15,7 @@ use evenkeel_zone::roster::{MemberId, Roster};
 use evenkeel_zone::verdict::{Health, Link};
 use evenkeel_zone::wire::{
     self, Ack, Answer, Ballot, Body, Challenge, ConfirmRequest, Edge, EdgeState, Edges, Facts, Frame, Header,
-    MAX_LIST, MAX_SUSPECTS, Nonce, Published, PublishedVerdict, Relay, Said, Suspect,
+    MAX_LIST, MAX_SUSPECTS, Nonce, Published, PublishedVerdict, Relay, Renewal, Said, Suspect,
 };
 use std::sync::Arc;
 
@@ -226,7 +226,7 @@ impl Sim {
         }
         match malice {
             Malice::Asks => (0..ROUNDS).for_each(|_| self.asks(node)),
-            Malice::Hoards | Malice::HoardsLong | Malice::Swaps => self.asks(node),
+            Malice::Hoards | Malice::HoardsLong | Malice::Swaps | Malice::NamesRenewals => self.asks(node),
             Malice::LiesAsRelay => self.says_that_all_are_lost(node),
             Malice::Omits => self.says_that_all_is_published(node),
             _ => {}
@@ -243,11 +243,18 @@ impl Sim {
 
     /// A request about all others, as a reporter writes it.
     fn request_about_all(&mut self, node: usize) -> Option<ConfirmRequest> {
+        let makes_up = self.malice(node) == Some(Malice::NamesRenewals);
+        let second = self.now / SECOND;
         let suspects = self.others(node).into_iter().take(MAX_SUSPECTS);
         let suspects: Vec<Suspect> = suspects
             .map(|(_, member)| Suspect {
                 member,
-                renewal: Some(self.renewal_of(member)),
+                renewal: match (makes_up, second % 3) {
+                    (false, _) => Some(self.renewal_of(member)),
+                    (true, 0) => None,
+                    (true, 1) => Some(Renewal(self.renewal_of(member).0.wrapping_add(1))),
+                    (true, _) => Some(Renewal(u64::MAX)),
+                },
             })
             .collect();
         let challenge = self.challenge_at(node);
@@ -413,6 +420,7 @@ impl Sim {
                     .filter_map(|round| swapped(round, &roster, me))
                     .collect()
             }
+            Malice::NamesRenewals => self.shows(node, Answer::No),
             Malice::Omits => return self.omitted(node, report),
         };
         for (other, _) in self.others(node) {

@@ -32,10 +32,12 @@ pub enum Malice {
     /// Publishes reports that leave everybody out, or one member, or that hold the oldest rounds it has; and
     /// tells the others that it has published what they hold.
     Omits,
+    /// Asks about all others naming renewals that it makes up, and publishes what was answered.
+    NamesRenewals,
 }
 
 impl Malice {
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::SaysNo,
         Self::SaysYes,
         Self::SaysBoth,
@@ -46,11 +48,13 @@ impl Malice {
         Self::HoardsLong,
         Self::Swaps,
         Self::Omits,
+        Self::NamesRenewals,
     ];
 
     /// Whether it keeps rounds that it has seen.
     pub(crate) fn keeps(self) -> bool {
-        matches!(self, Self::Hoards | Self::HoardsLong | Self::Swaps | Self::Omits)
+        use Malice::{Hoards, HoardsLong, NamesRenewals, Omits, Swaps};
+        matches!(self, Hoards | HoardsLong | Swaps | Omits | NamesRenewals)
     }
 }
 
@@ -67,6 +71,7 @@ impl fmt::Display for Malice {
             Self::HoardsLong => "keeps ballots back and shows them much later",
             Self::Swaps => "shows ballots under other requests",
             Self::Omits => "publishes what is old and leaves members out",
+            Self::NamesRenewals => "names renewals that it makes up",
         })
     }
 }
