@@ -498,6 +498,7 @@ async fn home(
         },
     };
     let known = home.clone();
+    let was_saved = state.is_saved();
     let written = state.update(|memory| {
         if memory.node_uid != known.node_uid || memory.zone != known.zone {
             // Another registration, or another zone: its roster is another.
@@ -506,7 +507,9 @@ async fn home(
         }
         (memory.node_uid, memory.zone) = (known.node_uid, known.zone);
     });
-    if let Err(error) = written {
+    if let Err(error) = written
+        && was_saved
+    {
         warn_of_failed_write(&error);
     }
     Ok(Some(home))
@@ -522,21 +525,22 @@ fn serve_admin(
     let metrics = Metrics::register(&admin);
     parts.start(|stop| count_kept_out(kept_out.clone(), metrics.kept_out.clone(), stop));
     // An agent that has nothing to do is ready: a roll-out does not wait for it.
-    let admitted = placed.clone();
+    let has_nothing_to_do = move || kept_out.borrow().is_some();
+    let (at_rest, admitted) = (has_nothing_to_do.clone(), placed.clone());
     admin.ready("roster", move || {
-        if admitted.borrow().admitted || kept_out.borrow().is_some() {
+        if admitted.borrow().admitted || at_rest() {
             return Ok(());
         }
         Err("this node is in no roster that the agent knows".to_owned())
     });
-    // One that nobody answers is of no use: a roll-out that closes its port ends with the first node. Once it
-    // was answered, a fault of the network is no fault of the agent.
+    // A roll-out that closes the agents' port must not go through the whole fleet. Where agents have never heard
+    // each other it is no roll-out that is at fault: `evenkeel doctor` names that.
     admin.ready("peers", move || {
-        let place = *placed.borrow();
-        if !place.admitted || place.is_alone || place.has_reached {
+        if !placed.borrow().is_deaf || has_nothing_to_do() {
             return Ok(());
         }
-        Err("no other member of the cell has answered this agent: see that its UDP port is open".to_owned())
+        let told = "no other member of the cell answers any more since this agent started";
+        Err(format!("{told}: see that its UDP port is open"))
     });
     if let Some(listener) = listener {
         parts.start_fallible(

@@ -33,7 +33,7 @@ use kube::{Client, Resource as _, ResourceExt as _};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::sync::watch;
 
 mod back_off;
@@ -232,7 +232,7 @@ impl Cloud {
         let name = report_object_name(&spec.zone, spec.cell, &spec.reporter);
         let what = "writing ZoneReport";
         let spec = json!(spec);
-        let bound = report_bound(spec.to_string().len());
+        let (bound, began) = (report_bound(spec.to_string().len()), Instant::now());
         let merge = Patch::Merge(json!({ "spec": spec }));
         match within(
             bound,
@@ -254,7 +254,9 @@ impl Cloud {
             name: format!("ZoneReport {name}"),
             source,
         })?;
-        within(bound, what, reports.create(&post_params(), &fresh))
+        // Both together, because the engine waits for them no longer than that.
+        let left = bound.saturating_sub(began.elapsed());
+        within(left, what, reports.create(&post_params(), &fresh))
             .await
             .map(drop)
     }

@@ -25,8 +25,9 @@ const FILE: &str = "agent-state.json";
 /// within a period, and one in each period later, and a flash card would be written for each. Whoever was met
 /// shortly before a life ended is met again in the next one.
 const GATHER: Duration = Duration::from_secs(5);
-/// What could not be written is tried again after this time.
+/// What could not be written is tried again after this time, and told again after an hour.
 const TRIES_AGAIN: Duration = Duration::from_secs(30);
+const TOLD_AGAIN: Duration = Duration::from_secs(3_600);
 
 /// Something to be remembered across restarts.
 #[derive(Debug)]
@@ -150,16 +151,15 @@ impl StateDir {
             source,
         })?;
         let file = directory.join(FILE);
-        let found = read(&file)?;
-        let was_there = found.is_some();
-        let memory = found.unwrap_or_default().begin(node, boot_id, unix_ms);
+        let ran_before = file.exists();
+        let memory = read(&file)?.begin(node, boot_id, unix_ms);
         let mut state = Self {
             file,
             memory,
             is_saved: false,
         };
         match state.save() {
-            Err(error) if was_there => warn_of_failed_write(&error),
+            Err(error) if ran_before => warn_of_failed_write(&error),
             other => other?,
         }
         Ok(state)
@@ -196,8 +196,8 @@ pub(crate) fn warn_of_failed_write(error: &StateError) {
 
 /// Writes down what was learned, off the loop: a slow disk must not delay heartbeats.
 pub(crate) async fn remember(mut state: StateDir, mut learned: mpsc::UnboundedReceiver<Learned>) {
+    let mut told = (!state.is_saved()).then(Instant::now);
     while let Some(news) = next(&mut learned, state.is_saved()).await {
-        let was_saved = state.is_saved();
         let written = tokio::task::spawn_blocking(move || {
             let outcome = state.update(|memory| news.into_iter().for_each(|news| learn(memory, news)));
             (state, outcome)
@@ -211,9 +211,12 @@ pub(crate) async fn remember(mut state: StateDir, mut learned: mpsc::UnboundedRe
             }
         };
         match outcome {
-            Ok(()) if !was_saved => tracing::info!("the state file is written again"),
+            Ok(()) if told.take().is_some() => tracing::info!("the state file is written again"),
             Ok(()) => {}
-            Err(error) if was_saved => warn_of_failed_write(&error),
+            Err(error) if told.is_none_or(|at| at.elapsed() >= TOLD_AGAIN) => {
+                told = Some(Instant::now());
+                warn_of_failed_write(&error);
+            }
             Err(error) => tracing::debug!(%error, "still not remembered across a restart"),
         }
     }
@@ -261,11 +264,10 @@ fn learn(memory: &mut Memory, news: Learned) {
     }
 }
 
-/// What the file says; nothing where there is none that can be understood.
-fn read(file: &Path) -> Result<Option<Memory>, StateError> {
+fn read(file: &Path) -> Result<Memory, StateError> {
     let bytes = match fs::read(file) {
         Ok(bytes) => bytes,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Memory::default()),
         Err(source) => {
             return Err(StateError::Read {
                 path: file.to_owned(),
@@ -274,7 +276,7 @@ fn read(file: &Path) -> Result<Option<Memory>, StateError> {
         }
     };
     match Memory::from_text(&bytes) {
-        Ok(memory) => Ok(Some(memory)),
+        Ok(memory) => Ok(memory),
         Err(error) => {
             let aside = file.with_extension("json.bad");
             tracing::warn!(file = %file.display(), aside = %aside.display(), error, "state file cannot be understood");
@@ -282,7 +284,7 @@ fn read(file: &Path) -> Result<Option<Memory>, StateError> {
                 path: file.to_owned(),
                 source,
             })?;
-            Ok(None)
+            Ok(Memory::default())
         }
     }
 }

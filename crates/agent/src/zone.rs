@@ -131,10 +131,11 @@ pub(crate) struct ZoneLoop {
 pub(crate) struct Place {
     /// Its roster names it.
     pub(crate) admitted: bool,
-    /// There is no other voter.
-    pub(crate) is_alone: bool,
     /// Another voter has answered it in this life.
     pub(crate) has_reached: bool,
+    /// That is not so, though a former life has met others since the machine booted. Not in a cell of two, where
+    /// one that is dead would keep the other from being replaced.
+    pub(crate) is_deaf: bool,
 }
 
 /// Milliseconds since boot, sleep included: a suspended agent must notice that time has passed.
@@ -567,10 +568,12 @@ impl ZoneLoop {
         let admitted = engine.roster().contains(MemberId::of(&self.node_uid));
         self.place.send_if_modified(|place| {
             let before = *place;
+            let has_reached = before.has_reached || within > 0;
+            let had_met = !self.seen_alive.is_empty();
             *place = Place {
                 admitted,
-                is_alone: watched == 0,
-                has_reached: before.has_reached || within > 0,
+                has_reached,
+                is_deaf: admitted && had_met && watched > 1 && !has_reached,
             };
             *place != before
         });

@@ -172,19 +172,37 @@ impl<'a> Workload<'a> {
     /// Why one of its pods does not run yet.
     fn trouble(&self) -> Option<String> {
         let hopeless = self.pods.iter().find_map(|pod| self.hopeless(pod));
-        hopeless.or_else(|| {
-            self.pods.iter().find_map(|pod| {
-                let conditions = pod["status"]["conditions"].as_array()?;
-                let unscheduled = conditions.iter().find(|condition| {
-                    condition["type"] == "PodScheduled" && condition["status"] == "False"
-                })?;
-                let name = pod["metadata"]["name"].as_str().unwrap_or_default();
-                Some(format!(
-                    "no node takes pod {name}: {}",
-                    words(&unscheduled["message"], "the scheduler says nothing")
-                ))
+        hopeless
+            .or_else(|| {
+                self.pods.iter().find_map(|pod| {
+                    let conditions = pod["status"]["conditions"].as_array()?;
+                    let unscheduled = conditions.iter().find(|condition| {
+                        condition["type"] == "PodScheduled" && condition["status"] == "False"
+                    })?;
+                    let name = pod["metadata"]["name"].as_str().unwrap_or_default();
+                    Some(format!(
+                        "no node takes pod {name}: {}",
+                        words(&unscheduled["message"], "the scheduler says nothing")
+                    ))
+                })
             })
-        })
+            .or_else(|| self.pods.iter().find_map(|pod| self.unready(pod)))
+    }
+
+    /// Why a pod that runs does not count.
+    fn unready(&self, pod: &Value) -> Option<String> {
+        let status = container(pod).filter(|status| status["ready"] == false)?;
+        status["state"]["running"].as_object()?;
+        let node = pod["spec"]["nodeName"].as_str().unwrap_or("its node");
+        let look = if self.component == "agent" {
+            "see that UDP 7959 passes between the nodes, and what its log says"
+        } else {
+            "see what its log says"
+        };
+        Some(format!(
+            "the {} on {node} runs and is not ready: {look}",
+            self.component
+        ))
     }
 }
 
@@ -339,5 +357,16 @@ mod tests {
                     .to_owned()
             )
         );
+    }
+
+    #[test]
+    fn who_runs_and_is_not_ready_is_told() {
+        let status = |ready| json!({"containerStatuses": [{"ready": ready, "state": {"running": {"startedAt": "t"}}}]});
+        let pods = vec![pod("agent", status(true)), pod("agent", status(false))];
+        let Progress::Enough(told) = progress(&sight([2, 2, 2], [2, 2, 1], pods)) else {
+            panic!("one of each is ready")
+        };
+        let why = "1 of 2 agents run; the agent on shore-1 runs and is not ready: see that UDP 7959 passes";
+        assert!(told.contains(why), "{told}");
     }
 }

@@ -141,7 +141,10 @@ impl Namespace {
 
     /// Makes it a switch, into which machines are plugged.
     pub fn be_switch(&self) {
-        self.ip(&["link", "add", SWITCH, "type", "bridge"]);
+        // With an address of its own: a bridge without one takes the lowest of its ports, and who has asked for
+        // an address of this machine and was answered by the bridge loses it with the next port.
+        let address = "02:00:00:00:00:01";
+        self.ip(&["link", "add", SWITCH, "address", address, "type", "bridge"]);
         self.ip(&["link", "set", SWITCH, "up"]);
     }
 

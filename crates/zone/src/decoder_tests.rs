@@ -258,10 +258,7 @@ fn rosters_are_borne() {
             assert_eq!(roster.position(member.id), Some(position));
             assert!(!roster.subjects_of(position).contains(&position));
         }
-        assert_eq!(
-            roster.reporters_by_rank(|_| true).count(),
-            roster.rendezvous().len()
-        );
+        assert!(roster.rendezvous().len() <= roster.len());
         let _ = roster.cell_number();
         Some(passed.len())
     });

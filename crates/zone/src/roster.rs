@@ -366,25 +366,6 @@ impl Roster {
     pub fn rendezvous(&self) -> &[MemberIndex] {
         &self.rendezvous
     }
-
-    /// All voters as candidates for reporting, best first: cloud contact as one bit, then rendezvous. Nobody
-    /// is looked at before it is needed.
-    pub fn reporters_by_rank(
-        &self,
-        has_cloud: impl Fn(MemberIndex) -> bool + Copy,
-    ) -> impl Iterator<Item = MemberIndex> {
-        let with = self
-            .rendezvous
-            .iter()
-            .copied()
-            .filter(move |index| has_cloud(*index));
-        let without = self
-            .rendezvous
-            .iter()
-            .copied()
-            .filter(move |index| !has_cloud(*index));
-        with.chain(without)
-    }
 }
 
 /// Name of the `ZoneHealth` object of a cell, and suffix of its Lease. The first cell of a zone is named

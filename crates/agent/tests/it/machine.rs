@@ -204,9 +204,13 @@ impl Machine {
 
     /// The roster that its agent has written down.
     pub(crate) fn remembers(&self) -> Option<RosterSpec> {
+        RosterSpec::from_text(&self.memory()?.signed_roster?.text).ok()
+    }
+
+    /// All that its agent has written down.
+    pub(crate) fn memory(&self) -> Option<Memory> {
         let text = std::fs::read(self.state_dir().join("agent-state.json")).ok()?;
-        let memory: Memory = serde_json::from_slice(&text).ok()?;
-        RosterSpec::from_text(&memory.signed_roster?.text).ok()
+        serde_json::from_slice(&text).ok()
     }
 
     /// What its admin address answers.

@@ -33,8 +33,8 @@ pub fn reporters(script: &Script) -> Vec<usize> {
     let Ok(roster) = Roster::from_spec(&roster_of(zone)) else {
         return Vec::new();
     };
-    let ranked = roster.reporters_by_rank(|_| true);
-    let members = ranked.into_iter().filter_map(|index| roster.member(index));
+    let ranked = roster.rendezvous().iter();
+    let members = ranked.filter_map(|index| roster.member(*index));
     members.filter_map(|member| node_of_uid(&member.uid)).collect()
 }
 

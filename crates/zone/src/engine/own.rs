@@ -7,7 +7,7 @@ use crate::Millis;
 use crate::verdict::{Health, Link};
 use crate::wire::Facts;
 
-/// An agent that has met its cell no later than this after its start says nothing of the doubt before.
+/// An agent that meets its cell within this time says nothing of the doubt before; nor within three periods.
 const FIRST_DOUBT_MS: u64 = 10_000;
 
 /// This agent's own node and view.
@@ -22,8 +22,9 @@ pub(super) struct Own {
     /// After a pause its votes have no weight until this time.
     weightless_until: Millis,
     doubting: bool,
-    /// What was last noted of that.
+    /// What was last noted of that, since there is a roster that names this agent, and since when there is.
     noted: Option<bool>,
+    in_roster_since: Option<Millis>,
     /// It reaches half of those it watches or fewer, so it reports nothing.
     on_smaller_side: bool,
     /// It may be on the smaller side; `within` is how many it reached when it last looked.
@@ -54,6 +55,7 @@ impl Own {
             weightless_until: Millis(0),
             doubting: true,
             noted: None,
+            in_roster_since: None,
             on_smaller_side: true,
             may_be_smaller: true,
             within: 0,
@@ -213,18 +215,26 @@ impl Own {
         } else {
             first_loss
         };
-        // A life begins in doubt, and that is worth a line once it lasts.
-        let first_doubt = self.noted.is_none() && doubting;
-        let noted_from = self.started.plus(FIRST_DOUBT_MS);
-        if first_doubt && now < noted_from {
-            self.count_at = self.count_at.min(noted_from);
-        } else if self.noted != Some(doubting) {
-            self.noted = Some(doubting);
-            cx.note(Note::Doubt(doubting));
-        }
+        self.note_doubt(cx);
         Turn {
             changed: turned || saw != self.sees_the_zone(),
             endangered,
+        }
+    }
+
+    /// A life begins in doubt, and that is worth a line once it lasts.
+    fn note_doubt(&mut self, cx: &mut Context) {
+        if cx.place().is_none() {
+            (self.noted, self.in_roster_since) = (None, None);
+            return;
+        }
+        let since = *self.in_roster_since.get_or_insert(cx.now());
+        let noted_from = since.plus(FIRST_DOUBT_MS.max(3 * cx.period_ms()));
+        if self.noted.is_none() && self.doubting && cx.now() < noted_from {
+            self.count_at = self.count_at.min(noted_from);
+        } else if self.noted != Some(self.doubting) {
+            self.noted = Some(self.doubting);
+            cx.note(Note::Doubt(self.doubting));
         }
     }
 }

@@ -34,23 +34,28 @@ impl Ranking<'_> {
     /// The members that report, best first: at most three.
     pub(super) fn reporters(self) -> Vec<MemberIndex> {
         let is_linked = |index| self.is_up(index) && self.linked_until(index).is_some();
-        let up = self.cx.roster().reporters_by_rank(is_linked);
-        let up: Vec<MemberIndex> = up.take(REPORTERS).collect();
+        let up = self.ranked(is_linked);
         if up.first().is_some_and(|first| is_linked(*first)) {
             return up;
         }
         self.linked()
     }
 
-    /// Those with a link, whatever they say of it, then those that live.
+    /// Those with a link, whatever they say of it, then the others.
     fn linked(self) -> Vec<MemberIndex> {
-        let mut ranked = self.cx.roster().rendezvous().to_vec();
-        ranked.sort_by_cached_key(|index| {
-            let (linked, heard) = (self.linked_until(*index), self.heard_until(*index));
-            (linked.is_none(), heard.is_none())
-        });
-        ranked.truncate(REPORTERS);
-        ranked
+        self.ranked(|index| self.linked_until(index).is_some())
+    }
+
+    /// Those that come first, then those that live, then everybody else. Nobody is looked at before it is
+    /// needed.
+    fn ranked(self, comes_first: impl Fn(MemberIndex) -> bool) -> Vec<MemberIndex> {
+        let all = || self.cx.roster().rendezvous().iter().copied();
+        let others = || all().filter(|index| !comes_first(*index));
+        let lives = |index: &MemberIndex| self.heard_until(*index).is_some();
+        let first = all().filter(|index| comes_first(*index));
+        let living = others().filter(lives);
+        let dead = others().filter(|index| !lives(index));
+        first.chain(living).chain(dead).take(REPORTERS).collect()
     }
 
     /// Rank of this agent among the reporters, `None` if it is not one of them; and when that may change if

@@ -298,16 +298,6 @@ fn one_member_more_moves_few_edges() {
     assert!(kept > 450, "{kept} of 500 edges kept");
 }
 
-#[test]
-fn cloud_contact_ranks_before_rendezvous() {
-    let roster = Roster::from_spec(&spec(5)).unwrap();
-    let all: Vec<MemberIndex> = roster.reporters_by_rank(|_| true).collect();
-    let cut = all[0];
-    let ranked: Vec<MemberIndex> = roster.reporters_by_rank(|index| index != cut).collect();
-    assert_eq!(ranked[4], cut);
-    assert_eq!(ranked[..4], all[1..]);
-}
-
 #[rstest]
 #[case("shore", "shore")]
 #[case("eu-west-1a", "eu-west-1a")]

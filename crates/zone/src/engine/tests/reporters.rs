@@ -159,6 +159,40 @@ fn without_a_link_the_first_three_that_live_report(
     net.run_checking(120_000, |net| assert_eq!(ranks(net, living), expected));
 }
 
+/// Beside the only one that has a link, the others that report are those that live; and it knows them.
+#[rstest]
+fn the_dead_take_no_place_beside_the_only_link(#[values(7, 16)] count: u8) {
+    let mut net = Net::fresh(count, 56);
+    net.run(60_000);
+    let order = net.rendezvous();
+    let only = order[4];
+    order[..2].iter().for_each(|i| net.kill(*i));
+    order
+        .iter()
+        .filter(|i| **i != only)
+        .for_each(|i| net.cut_cloud(*i));
+    net.run(60_000);
+    let engine = net.engines[only - 1].as_ref().unwrap();
+    let reporters = engine.view().ranking(&engine.cx).reporters();
+    let roster = engine.roster();
+    let reporters: Vec<_> = reporters
+        .iter()
+        .map(|index| roster.member(*index).unwrap().id)
+        .collect();
+    assert_eq!(reporters, [only, order[2], order[3]].map(Fixture::id));
+    let ranks = order[2..]
+        .iter()
+        .map(|i| net.engines[i - 1].as_ref().unwrap().reporter.rank());
+    let expected = [Some(1), Some(2), Some(0)]
+        .into_iter()
+        .chain(std::iter::repeat(None));
+    assert!(
+        ranks.clone().eq(expected.take(order.len() - 2)),
+        "{:?}",
+        ranks.collect::<Vec<_>>()
+    );
+}
+
 /// Nobody answers what it sends, for minutes.
 #[test]
 fn who_hears_nobody_forgets_its_own_heartbeats() {

@@ -104,8 +104,10 @@ async fn renew(node: &str, access: ClientArgs) {
     let mut timer = tokio::time::interval(EVERY);
     loop {
         timer.tick().await;
-        if let Ok(Err(error)) = tokio::time::timeout(WITHIN, renew_once(node, &access)).await {
-            eprintln!("the Lease is not renewed: {error}");
+        match tokio::time::timeout(WITHIN, renew_once(node, &access)).await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => eprintln!("the Lease is not renewed: {error}"),
+            Err(_) => eprintln!("the Lease is not renewed: no answer within {WITHIN:?}"),
         }
     }
 }
