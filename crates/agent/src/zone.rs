@@ -551,7 +551,8 @@ impl ZoneLoop {
                 gap_ms,
                 "this process did not run; its votes have no weight for a while"
             ),
-            Note::Doubt(_) => tracing::warn!("{note}"),
+            Note::Doubt(true) => tracing::warn!("{note}"),
+            Note::Doubt(false) => tracing::info!("{note}"),
             Note::NewerRoster(version) => tracing::info!(version, "a peer has a newer roster"),
         }
     }
