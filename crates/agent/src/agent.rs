@@ -7,11 +7,12 @@ use crate::cloud::{self, Cloud, Home, Leases, Registration, Statement};
 use crate::key::{self, KeyFile, KeyFileError};
 use crate::kubelet::{self, OwnKubelet};
 use crate::metrics::Metrics;
+use crate::readiness::{self, Place};
 use crate::reload;
 use crate::reporter::{self, Draft};
 use crate::rotation::{OVERLAP, Rotation};
 use crate::state::{Learned, Memory, StateDir, StateError, remember, warn_of_failed_write};
-use crate::zone::{Event, Place, ZoneLoop};
+use crate::zone::{Event, ZoneLoop};
 use evenkeel_net::admin::Admin;
 use evenkeel_net::client::ClientError;
 use evenkeel_settings::{Changes, Configured};
@@ -524,24 +525,7 @@ fn serve_admin(
     let admin = Admin::new("agent");
     let metrics = Metrics::register(&admin);
     parts.start(|stop| count_kept_out(kept_out.clone(), metrics.kept_out.clone(), stop));
-    // An agent that has nothing to do is ready: a roll-out does not wait for it.
-    let has_nothing_to_do = move || kept_out.borrow().is_some();
-    let (at_rest, admitted) = (has_nothing_to_do.clone(), placed.clone());
-    admin.ready("roster", move || {
-        if admitted.borrow().admitted || at_rest() {
-            return Ok(());
-        }
-        Err("this node is in no roster that the agent knows".to_owned())
-    });
-    // A roll-out that closes the agents' port must not go through the whole fleet. Where agents have never heard
-    // each other it is no roll-out that is at fault: `evenkeel doctor` names that.
-    admin.ready("peers", move || {
-        if !placed.borrow().is_deaf || has_nothing_to_do() {
-            return Ok(());
-        }
-        let told = "no other member of the cell answers any more since this agent started";
-        Err(format!("{told}: see that its UDP port is open"))
-    });
+    readiness::ask(&admin, placed, kept_out);
     if let Some(listener) = listener {
         parts.start_fallible(
             |stop| async move { admin.serve(listener, stop).await.map_err(AgentError::Admin) },

@@ -56,8 +56,8 @@ pub(crate) use statements::{Statement, write_statements};
 const FIELD_MANAGER: &str = "evenkeel-agent";
 /// A request without an answer after this time has none.
 const REQUEST: Duration = Duration::from_secs(2);
-/// A report has this much longer for each kilobyte, as a link of 64 kbit/s needs it. Of a cell in which much is
-/// wrong it has 40 kB; the engine waits for 10 s at most.
+/// A report has this much longer for each kilobyte, as a link of 64 kbit/s needs it. That of a cell in which
+/// much is wrong has 40 kB; the engine waits for 10 s at most.
 const KILOBYTE: Duration = Duration::from_millis(125);
 const LONGEST_REPORT: Duration = Duration::from_secs(9);
 

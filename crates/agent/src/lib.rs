@@ -49,6 +49,7 @@ pub mod key;
 mod kubelet;
 mod metrics;
 mod own_file;
+mod readiness;
 mod reload;
 mod reporter;
 pub mod rotation;

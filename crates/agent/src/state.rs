@@ -143,8 +143,8 @@ impl StateDir {
     ///
     /// A file that cannot be understood is put aside under another name, with a warning, and counts as lost.
     /// One that can be read and not written, as on a full disk, is no reason to keep an agent from running:
-    /// without it, its node could not be told from a dead one. The next life then uses the same sequences only
-    /// if the machine's clock is wrong as well.
+    /// without it, its node could not be told from a dead one. The next life then uses the same sequences
+    /// only if the machine's clock is wrong as well.
     pub fn open(directory: &Path, node: &str, boot_id: &str, unix_ms: u64) -> Result<Self, StateError> {
         fs::create_dir_all(directory).map_err(|source| StateError::Directory {
             path: directory.to_owned(),

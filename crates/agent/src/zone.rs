@@ -6,6 +6,7 @@ use crate::check::{Checks, Suspect};
 use crate::cloud::{Asked, Leases, Seen, Statement};
 use crate::key::Claims;
 use crate::metrics::{Metrics, Reason, Result as Outcome};
+use crate::readiness::Place;
 use crate::reporter::Draft;
 use crate::state::{Learned, SEQUENCE_BLOCK_BITS};
 use evenkeel_api::zone::RosterAcknowledgement;
@@ -124,18 +125,6 @@ pub(crate) struct ZoneLoop {
     pub(crate) metrics: Metrics,
     /// What was last told of the node's own kubelet.
     pub(crate) kubelet: Health,
-}
-
-/// Where this agent stands in its cell.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Place {
-    /// Its roster names it.
-    pub(crate) admitted: bool,
-    /// Another voter has answered it in this life.
-    pub(crate) has_reached: bool,
-    /// That is not so, though a former life has met others since the machine booted. Not in a cell of two, where
-    /// one that is dead would keep the other from being replaced.
-    pub(crate) is_deaf: bool,
 }
 
 /// Milliseconds since boot, sleep included: a suspended agent must notice that time has passed.
@@ -567,17 +556,9 @@ impl ZoneLoop {
             self.published.send_replace(own);
         }
         let admitted = engine.roster().contains(MemberId::of(&self.node_uid));
-        self.place.send_if_modified(|place| {
-            let before = *place;
-            let has_reached = before.has_reached || within > 0;
-            let had_met = !self.seen_alive.is_empty();
-            *place = Place {
-                admitted,
-                has_reached,
-                is_deaf: admitted && had_met && watched > 1 && !has_reached,
-            };
-            *place != before
-        });
+        let had_met = !self.seen_alive.is_empty();
+        self.place
+            .send_if_modified(|place| place.look(admitted, had_met, (within, watched)));
     }
 
     fn learn(&self, learned: Learned) {

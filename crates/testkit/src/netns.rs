@@ -141,8 +141,8 @@ impl Namespace {
 
     /// Makes it a switch, into which machines are plugged.
     pub fn be_switch(&self) {
-        // With an address of its own: a bridge without one takes the lowest of its ports, and who has asked for
-        // an address of this machine and was answered by the bridge loses it with the next port.
+        // With an address of its own: a bridge without one takes the lowest of its ports, and who was
+        // answered by the bridge for an address of this machine loses it with the next port.
         let address = "02:00:00:00:00:01";
         self.ip(&["link", "add", SWITCH, "address", address, "type", "bridge"]);
         self.ip(&["link", "set", SWITCH, "up"]);

@@ -5,8 +5,8 @@
 //! (hazards 11 and 45). A member that alone has lost its link, and says so, is skipped before the 30 s are
 //! over: nobody else could publish in its place. Of a member that is gone its observers know within seconds.
 //!
-//! Among members without a link, those that live come first: agents of other cells write what they report, and
-//! a cell whose first three are dead would have nobody who asks for that.
+//! Among members without a link, those that live come first: agents of other cells write what they report,
+//! and a cell whose first three are dead would have nobody who asks for that.
 
 use super::context::{Context, NEVER};
 use super::edges::{EdgeReports, Heard};

@@ -307,9 +307,9 @@ impl Watches {
         }
     }
 
-    /// Somebody else lost the subject: it is looked at now, and not when its next heartbeat is due. Each of the
-    /// others can bring that about once in a period: a member that raises alarms without end costs no more
-    /// than one that is right.
+    /// Somebody else lost the subject: it is looked at now, and not when its next heartbeat is due. Each of
+    /// the others can bring that about once in a period: a member that raises alarms without end costs no
+    /// more than one that is right.
     pub(super) fn alarm(&mut self, cx: &Context, contacts: &Contacts, from: MemberIndex, subject: MemberId) {
         let (now, period) = (cx.now(), cx.period_ms());
         let Some(index) = cx.roster().position(subject) else {
