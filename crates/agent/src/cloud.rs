@@ -231,16 +231,10 @@ impl Cloud {
             Api::all_with(self.client.clone(), &ApiResource::erase::<ZoneReport>(&()));
         let name = report_object_name(&spec.zone, spec.cell, &spec.reporter);
         let what = "writing ZoneReport";
-        let spec = json!(spec);
-        let (bound, began) = (report_bound(spec.to_string().len()), Instant::now());
-        let merge = Patch::Merge(json!({ "spec": spec }));
-        match within(
-            bound,
-            what,
-            reports.patch_metadata(&name, &patch_params(), &merge),
-        )
-        .await
-        {
+        let merge = json!({ "spec": spec });
+        let (bound, began) = (report_bound(merge.to_string().len()), Instant::now());
+        let (params, merge) = (patch_params(), Patch::Merge(merge));
+        match within(bound, what, reports.patch_metadata(&name, &params, &merge)).await {
             Err(error) if error.is_missing() => {}
             other => return other.map(drop),
         }

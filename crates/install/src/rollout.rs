@@ -171,22 +171,11 @@ impl<'a> Workload<'a> {
 
     /// Why one of its pods does not run yet.
     fn trouble(&self) -> Option<String> {
-        let hopeless = self.pods.iter().find_map(|pod| self.hopeless(pod));
-        hopeless
-            .or_else(|| {
-                self.pods.iter().find_map(|pod| {
-                    let conditions = pod["status"]["conditions"].as_array()?;
-                    let unscheduled = conditions.iter().find(|condition| {
-                        condition["type"] == "PodScheduled" && condition["status"] == "False"
-                    })?;
-                    let name = pod["metadata"]["name"].as_str().unwrap_or_default();
-                    Some(format!(
-                        "no node takes pod {name}: {}",
-                        words(&unscheduled["message"], "the scheduler says nothing")
-                    ))
-                })
-            })
-            .or_else(|| self.pods.iter().find_map(|pod| self.unready(pod)))
+        let pods = || self.pods.iter();
+        pods()
+            .find_map(|pod| self.hopeless(pod))
+            .or_else(|| pods().find_map(|pod| unscheduled(pod)))
+            .or_else(|| pods().find_map(|pod| self.unready(pod)))
     }
 
     /// Why a pod that runs does not count.
@@ -204,6 +193,18 @@ impl<'a> Workload<'a> {
             self.component
         ))
     }
+}
+
+/// Why no node takes a pod.
+fn unscheduled(pod: &Value) -> Option<String> {
+    let mut conditions = pod["status"]["conditions"].as_array()?.iter();
+    let unscheduled =
+        conditions.find(|condition| condition["type"] == "PodScheduled" && condition["status"] == "False")?;
+    let name = pod["metadata"]["name"].as_str().unwrap_or_default();
+    Some(format!(
+        "no node takes pod {name}: {}",
+        words(&unscheduled["message"], "the scheduler says nothing")
+    ))
 }
 
 fn container(pod: &Value) -> Option<&Value> {

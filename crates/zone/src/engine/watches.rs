@@ -416,17 +416,15 @@ impl Watches {
         if reports && place.is_some_and(|place| place >= CANDIDATES) {
             return order.to_vec();
         }
-        let linked = own.facts().cloud == Link::Up;
+        let is_linked = own.facts().cloud == Link::Up;
+        let has_link = |peer: &Peer| peer.facts().cloud == Link::Up;
+        let lives = |peer: &Peer| {
+            peer.contact()
+                .is_some_and(|at| cx.now().since(at) <= cx.linked_ms())
+        };
         let can_report = |index: &&MemberIndex| {
             let peer = contacts.peer(**index).filter(|_| !self.is_down(**index));
-            peer.is_some_and(|peer| {
-                let silent_for = peer.contact().map_or(u64::MAX, |at| cx.now().since(at));
-                if linked {
-                    peer.facts().cloud == Link::Up
-                } else {
-                    silent_for <= cx.linked_ms()
-                }
-            })
+            peer.is_some_and(|peer| if is_linked { has_link(peer) } else { lives(peer) })
         };
         let mut list: Vec<MemberIndex> = order.iter().take(CANDIDATES).copied().collect();
         let mut found = list.iter().filter(can_report).count();
