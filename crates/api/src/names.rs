@@ -1,5 +1,6 @@
 //! Every name that crosses a crate border or reaches the API server.
 
+use evenkeel_kube_values::names::is_label;
 use std::collections::BTreeMap;
 
 /// API group of our custom resources.
@@ -12,20 +13,12 @@ pub const FIELD_MANAGER: &str = "evenkeel";
 pub const NAMESPACE: &str = "evenkeel-system";
 /// Parses the value of `--namespace`: the name of a Namespace is a DNS label (RFC 1123).
 pub fn parse_namespace(text: &str) -> Result<String, &'static str> {
-    let inner = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
-    let bytes = text.as_bytes();
-    match (bytes.first(), bytes.last()) {
-        (Some(first), Some(last))
-            if inner(*first)
-                && inner(*last)
-                && bytes.len() <= 63
-                && bytes.iter().all(|byte| inner(*byte) || *byte == b'-') =>
-        {
-            Ok(text.to_owned())
-        }
-        _ => Err(
+    if is_label(text) {
+        Ok(text.to_owned())
+    } else {
+        Err(
             "a namespace's name has 1 to 63 lower case letters, digits and hyphens, with no hyphen at its ends",
-        ),
+        )
     }
 }
 

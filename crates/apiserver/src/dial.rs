@@ -46,7 +46,7 @@ pub(crate) async fn open(
 }
 
 /// A refused connection in Go's words.
-pub(crate) fn dial_error(host: &str, error: &std::io::Error) -> String {
+fn dial_error(host: &str, error: &std::io::Error) -> String {
     let why = match error.kind() {
         std::io::ErrorKind::ConnectionRefused => "connect: connection refused".to_owned(),
         std::io::ErrorKind::HostUnreachable => "connect: no route to host".to_owned(),
@@ -58,7 +58,7 @@ pub(crate) fn dial_error(host: &str, error: &std::io::Error) -> String {
 }
 
 /// A failed handshake in Go's words.
-pub(crate) fn tls_error(error: &std::io::Error) -> String {
+fn tls_error(error: &std::io::Error) -> String {
     use rustls::CertificateError as Bad;
     let inner = error
         .get_ref()

@@ -2,6 +2,7 @@
 
 use crate::core::event::OnLost;
 use evenkeel_election::{Config, OnLoss};
+use evenkeel_kube_values::names::{is_label, is_subdomain};
 use evenkeel_net::client::ClientArgs;
 use evenkeel_net::duration;
 use std::ffi::OsString;
@@ -89,12 +90,12 @@ impl FromStr for LeaseName {
         let (namespace, name) = text
             .split_once('/')
             .ok_or("give NAMESPACE/NAME, as in jobs/mailer")?;
-        if namespace.len() > 63 || !is_label(namespace) {
+        if !is_label(namespace) {
             return Err(format!(
                 "`{namespace}` is no namespace: up to 63 of a-z, 0-9 and -"
             ));
         }
-        if name.len() > 253 || !name.split('.').all(is_label) {
+        if !is_subdomain(name) {
             return Err(format!(
                 "`{name}` is no name of a Lease: up to 253 of a-z, 0-9, - and ."
             ));
@@ -115,16 +116,6 @@ impl std::fmt::Display for LeaseName {
 fn address(text: &str) -> Result<SocketAddr, String> {
     text.parse()
         .map_err(|_| "give IP:PORT, as in 127.0.0.1:4040 or [::]:4040".to_owned())
-}
-
-/// Whether this is lower-case letters, digits and inner hyphens. The length is not checked: within a
-/// subdomain only the sum of the parts is limited.
-fn is_label(text: &str) -> bool {
-    let plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
-    let bytes = text.as_bytes();
-    bytes.iter().all(|&byte| plain(byte) || byte == b'-')
-        && bytes.first().is_some_and(|&first| plain(first))
-        && bytes.last().is_some_and(|&last| plain(last))
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@ use crate::objects::{Options, agent_image};
 use clap::builder::NonEmptyStringValueParser;
 use clap::{Args, ValueEnum};
 use evenkeel_api::names;
+use evenkeel_kube_values::names::{is_label_key, is_label_value};
 
 /// How an installation is to be.
 #[derive(Clone, Debug, Default, Args)]
@@ -118,17 +119,14 @@ pub(crate) fn installable(text: &str) -> Result<String, &'static str> {
 fn label(text: &str) -> Result<Option<(String, String)>, &'static str> {
     match text.split_once('=') {
         None if text == "none" => Ok(None),
-        Some((key, value)) if !key.is_empty() => Ok(Some((key.to_owned(), label_value(value)?))),
+        Some((key, value)) if is_label_key(key) => Ok(Some((key.to_owned(), label_value(value)?))),
         _ => Err("give KEY=VALUE, as in tier=cloud, or none"),
     }
 }
 
 /// What a label of Kubernetes may hold.
 fn label_value(text: &str) -> Result<String, &'static str> {
-    let inner = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
-    let outer = |c: Option<char>| c.is_none_or(|c| c.is_ascii_alphanumeric());
-    let (first, last) = (text.chars().next(), text.chars().last());
-    if text.len() <= 63 && text.chars().all(inner) && outer(first) && outer(last) {
+    if is_label_value(text) {
         Ok(text.to_owned())
     } else {
         Err(
@@ -212,6 +210,7 @@ mod tests {
 
     #[rstest]
     #[case("--controller-nodes cloud", "KEY=VALUE")]
+    #[case("--controller-nodes a/b/c=d", "KEY=VALUE")]
     #[case("--controller-nodes a=b!", "a label has up to 63")]
     #[case("--zone-default a/b", "a label has up to 63")]
     #[case("--namespace kube-system", "Kubernetes' own")]

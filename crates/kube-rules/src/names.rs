@@ -1,7 +1,7 @@
 //! Syntax of names, labels and the like, with upstream's texts.
 
-/// Characters of a DNS subdomain.
-pub(crate) const SUBDOMAIN_LIMIT: usize = 253;
+pub(crate) use evenkeel_kube_values::names::SUBDOMAIN_LIMIT;
+use evenkeel_kube_values::names::{LABEL_LIMIT, is_label_text, is_part};
 
 const LABEL_FMT: &str = "[a-z0-9]([-a-z0-9]*[a-z0-9])?";
 const SUBDOMAIN_TEXT: &str = "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and end with an alphanumeric character";
@@ -48,7 +48,7 @@ fn subdomain(name: &str, too_long: fn(usize) -> String) -> Vec<String> {
     if name.len() > SUBDOMAIN_LIMIT {
         errors.push(too_long(SUBDOMAIN_LIMIT));
     }
-    if !name.split('.').all(is_label) {
+    if !name.split('.').all(is_part) {
         let regex = format!("{LABEL_FMT}(\\.{LABEL_FMT})*");
         errors.push(regex_error(SUBDOMAIN_TEXT, &regex, &["example.com"]));
     }
@@ -58,11 +58,11 @@ fn subdomain(name: &str, too_long: fn(usize) -> String) -> Vec<String> {
 /// What is wrong with a DNS-1123 label.
 pub(crate) fn dns_label(name: &str) -> Vec<String> {
     let mut errors = Vec::new();
-    if name.len() > 63 {
-        errors.push(too_long(63));
+    if name.len() > LABEL_LIMIT {
+        errors.push(too_long(LABEL_LIMIT));
     }
-    if !is_label(name) {
-        if name.split('.').all(is_label) {
+    if !is_part(name) {
+        if name.split('.').all(is_part) {
             errors.push("must not contain dots".to_owned());
         } else {
             errors.push(regex_error(LABEL_TEXT, LABEL_FMT, &["my-name", "123-abc"]));
@@ -74,10 +74,10 @@ pub(crate) fn dns_label(name: &str) -> Vec<String> {
 /// What is wrong with a DNS-1035 label.
 pub(crate) fn dns_1035_label(name: &str) -> Vec<String> {
     let mut errors = Vec::new();
-    if name.len() > 63 {
-        errors.push(too_long(63));
+    if name.len() > LABEL_LIMIT {
+        errors.push(too_long(LABEL_LIMIT));
     }
-    if !is_label(name) || name.starts_with(|c: char| c.is_ascii_digit()) {
+    if !is_part(name) || name.starts_with(|c: char| c.is_ascii_digit()) {
         errors.push(regex_error(
             LABEL_1035_TEXT,
             "[a-z]([-a-z0-9]*[a-z0-9])?",
@@ -115,10 +115,10 @@ pub(crate) fn qualified(name: &str) -> Vec<String> {
     }
     if name.is_empty() {
         errors.push("name part must be non-empty".to_owned());
-    } else if name.len() > 63 {
-        errors.push(format!("name part {}", too_long_label(63)));
+    } else if name.len() > LABEL_LIMIT {
+        errors.push(format!("name part {}", too_long_label(LABEL_LIMIT)));
     }
-    if !is_qualified(name) {
+    if !is_label_text(name) {
         let text = regex_error(QUALIFIED_TEXT, QUALIFIED_FMT, &["MyName", "my.name", "123-abc"]);
         errors.push(format!("name part {text}"));
     }
@@ -128,10 +128,10 @@ pub(crate) fn qualified(name: &str) -> Vec<String> {
 /// What is wrong with a label value.
 pub(crate) fn label_value(value: &str) -> Vec<String> {
     let mut errors = Vec::new();
-    if value.len() > 63 {
-        errors.push(too_long_label(63));
+    if value.len() > LABEL_LIMIT {
+        errors.push(too_long_label(LABEL_LIMIT));
     }
-    if !value.is_empty() && !is_qualified(value) {
+    if !value.is_empty() && !is_label_text(value) {
         let regex = "(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?";
         errors.push(regex_error(
             LABEL_VALUE_TEXT,
@@ -183,7 +183,7 @@ pub(crate) fn wildcard_subdomain(name: &str) -> Vec<String> {
         errors.push(too_long(SUBDOMAIN_LIMIT));
     }
     let rest = name.strip_prefix("*.");
-    if !rest.is_some_and(|rest| rest.split('.').all(is_label)) {
+    if !rest.is_some_and(|rest| rest.split('.').all(is_part)) {
         let regex = format!("\\*\\.{LABEL_FMT}(\\.{LABEL_FMT})*");
         errors.push(regex_error(WILDCARD_TEXT, &regex, &["*.example.com"]));
     }
@@ -237,23 +237,4 @@ pub fn path_segment(name: &str) -> Vec<String> {
         .filter(|c| name.contains(**c))
         .map(|c| format!("may not contain '{c}'"))
         .collect()
-}
-
-fn is_label(text: &str) -> bool {
-    let edge = |b: Option<&u8>| b.is_some_and(|b| b.is_ascii_lowercase() || b.is_ascii_digit());
-    let bytes = text.as_bytes();
-    edge(bytes.first())
-        && edge(bytes.last())
-        && bytes
-            .iter()
-            .all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || *b == b'-')
-}
-
-fn is_qualified(text: &str) -> bool {
-    let bytes = text.as_bytes();
-    bytes.first().is_some_and(u8::is_ascii_alphanumeric)
-        && bytes.last().is_some_and(u8::is_ascii_alphanumeric)
-        && bytes
-            .iter()
-            .all(|b| b.is_ascii_alphanumeric() || b"-_.".contains(b))
 }

@@ -5,6 +5,7 @@
 //! |---|---|
 //! | [`quantity`] | `resource.Quantity`: `100m`, `1.5Gi` |
 //! | [`duration`] | durations as Go reads and writes them: `1m30s` |
+//! | [`names`] | the syntax of names and labels |
 //! | [`qos`] | the quality of service of a pod |
 //!
 //! ```
@@ -15,6 +16,7 @@
 //! ```
 
 pub mod duration;
+pub mod names;
 pub mod qos;
 pub mod quantity;
 

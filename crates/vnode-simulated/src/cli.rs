@@ -3,8 +3,8 @@
 use crate::{Settings, Simulated};
 use evenkeel_api::names;
 use evenkeel_kube_values::duration;
+use evenkeel_kube_values::names::is_subdomain;
 use evenkeel_vnode::cli::{Prepared, VnodeError};
-use evenkeel_vnode::core::env::is_subdomain;
 use evenkeel_vnode::provider::NodeTemplate;
 use std::collections::BTreeSet;
 use std::sync::Arc;

@@ -7,6 +7,7 @@ use super::table::{Instance, Record, exit};
 use super::timers::Due;
 use super::{Inner, Simulated, no_container, no_pod};
 use evenkeel_api::names::simulated as names;
+use evenkeel_vnode::core::pod::Role;
 use evenkeel_vnode::provider::{
     ContainerId, Exit, Fault, FaultKind, PodId, PodRequest, Report, Sandbox, StartRequest, Started,
 };
@@ -120,8 +121,7 @@ impl Simulated {
     pub(super) async fn start_container(&self, request: &StartRequest) -> Result<Started, Fault> {
         let inner = &self.0;
         let id = &request.pod.id;
-        let part =
-            find(&request.pod.pod, &request.container.name).map_or(super::plan::Part::Main, |(_, part)| part);
+        let part = find(&request.pod.pod, &request.container.name).map_or(Role::Regular, |(_, part)| part);
         let shape = Shape::of(&request.pod.pod, &request.container, part)
             .map_err(|error| Fault::new(FaultKind::Never, "InvalidSimulation", error))?;
         let shape = inner.shapes.share(shape);

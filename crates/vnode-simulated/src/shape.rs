@@ -1,8 +1,10 @@
 //! What a container is, as far as playing it needs: shared by all containers that are alike, so that a
 //! hundred thousand replicas of one Deployment hold one.
 
-use super::plan::{Part, Plan, amount, plan};
+use super::plan::{Plan, amount, plan};
 use evenkeel_probe::core::Kind;
+use evenkeel_vnode::core::env::container_of;
+use evenkeel_vnode::core::pod::{Role, specs};
 use k8s_openapi::api::core::v1::{Container, Pod, Probe};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use std::collections::HashMap;
@@ -14,7 +16,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 pub(crate) struct Shape {
     pub(crate) name: Arc<str>,
     /// What part it has.
-    pub(crate) part: Part,
+    pub(crate) part: Role,
     pub(crate) image: Box<str>,
     pub(crate) command: Box<[String]>,
     pub(crate) env: Box<[(String, String)]>,
@@ -68,7 +70,7 @@ pub(crate) struct Asked {
 
 impl Shape {
     /// Reads a container, resolved or as the API server has it.
-    pub(crate) fn of(pod: &Pod, container: &Container, part: Part) -> Result<Self, String> {
+    pub(crate) fn of(pod: &Pod, container: &Container, part: Role) -> Result<Self, String> {
         let requests = container.resources.as_ref().and_then(|r| r.requests.as_ref());
         let request = |name: &str| {
             let amount = requests.and_then(|requests| requests.get(name));
@@ -213,34 +215,9 @@ fn asked_by(kind: Kind, probe: &Probe, ports: &[(u16, Box<str>)]) -> Option<Aske
 }
 
 /// A container of any list of the pod, by name.
-pub(crate) fn find(pod: &Pod, name: &str) -> Option<(Container, Part)> {
-    let spec = pod.spec.as_ref()?;
-    if let Some(main) = spec.containers.iter().find(|c| c.name == name) {
-        return Some((main.clone(), Part::Main));
-    }
-    if let Some(init) = spec.init_containers.iter().flatten().find(|c| c.name == name) {
-        let sidecar = init.restart_policy.as_deref() == Some("Always");
-        return Some((init.clone(), if sidecar { Part::Sidecar } else { Part::Init }));
-    }
-    let debug = spec
-        .ephemeral_containers
-        .iter()
-        .flatten()
-        .find(|c| c.name == name)?;
-    let container = Container {
-        name: debug.name.clone(),
-        image: debug.image.clone(),
-        command: debug.command.clone(),
-        args: debug.args.clone(),
-        env: debug.env.clone(),
-        working_dir: debug.working_dir.clone(),
-        volume_mounts: debug.volume_mounts.clone(),
-        stdin: debug.stdin,
-        stdin_once: debug.stdin_once,
-        tty: debug.tty,
-        ..Container::default()
-    };
-    Some((container, Part::Ephemeral))
+pub(crate) fn find(pod: &Pod, name: &str) -> Option<(Container, Role)> {
+    let role = specs(pod).into_iter().find(|spec| spec.name == name)?.role;
+    Some((container_of(pod, name)?, role))
 }
 
 /// All shapes in use.

@@ -4,6 +4,7 @@
 use crate::access::authn::{ANONYMOUS, UNAUTHENTICATED, authenticated};
 use crate::access::errors::internal;
 use crate::access::rbac::Authorizer;
+use crate::request::query::decode_segment;
 use crate::request::{Reader, RequestInfo, UserInfo};
 use evenkeel_kube_rules::status::ApiResult;
 use http::HeaderMap;
@@ -61,31 +62,11 @@ fn parse(headers: &HeaderMap) -> Option<Impersonation> {
     };
     for name in headers.keys() {
         if let Some(key) = name.as_str().strip_prefix(EXTRA) {
-            wanted.extra.insert(unescape(key), texts(name.as_str()));
+            let key = decode_segment(key).to_lowercase();
+            wanted.extra.insert(key, texts(name.as_str()));
         }
     }
     (wanted != Impersonation::default()).then_some(wanted)
-}
-
-/// Percent-decodes a header's name; what is no escape stays as it is.
-fn unescape(key: &str) -> String {
-    let mut bytes = Vec::with_capacity(key.len());
-    let mut rest = key.as_bytes();
-    while let Some((&first, after)) = rest.split_first() {
-        let escape = (first == b'%')
-            .then(|| after.get(..2))
-            .flatten()
-            .and_then(|hex| std::str::from_utf8(hex).ok())
-            .and_then(|hex| u8::from_str_radix(hex, 16).ok());
-        if let Some(byte) = escape {
-            bytes.push(byte);
-            rest = &after[2..];
-        } else {
-            bytes.push(first);
-            rest = after;
-        }
-    }
-    String::from_utf8_lossy(&bytes).to_lowercase()
 }
 
 /// One question to the authorizer for each thing that is asked for.
@@ -245,6 +226,13 @@ mod tests {
         )
         .unwrap();
         assert_eq!(user.extra["scope"], ["a", "b"]);
+        // A sign is no digit.
+        let user = ask(
+            "boss",
+            &[("Impersonate-User", "jane"), ("Impersonate-Extra-%+f", "a")],
+        );
+        let message = user.unwrap_err().message;
+        assert!(message.contains("resource \"userextras/%+f\""), "{message}");
     }
 
     #[test]

@@ -1,20 +1,10 @@
 //! Random UIDs.
 
-use std::fmt::Write;
+use uuid::Uuid;
 
 /// A version 4 UUID (RFC 9562, 5.4).
 pub(crate) fn random() -> String {
-    let mut bytes: [u8; 16] = rand::random();
-    bytes[6] = bytes[6] & 0x0f | 0x40;
-    bytes[8] = bytes[8] & 0x3f | 0x80;
-    let mut text = String::with_capacity(36);
-    for (index, byte) in bytes.iter().enumerate() {
-        if matches!(index, 4 | 6 | 8 | 10) {
-            text.push('-');
-        }
-        write!(text, "{byte:02x}").expect("writing to a String cannot fail");
-    }
-    text
+    Uuid::new_v4().to_string()
 }
 
 /// Five characters as upstream appends to generated names: no vowels, nothing easily mistaken.

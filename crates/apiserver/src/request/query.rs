@@ -3,6 +3,7 @@
 use evenkeel_kube_rules::gofmt::go_quote;
 use evenkeel_kube_rules::status::{ApiError, ApiResult, FieldError};
 use evenkeel_kube_rules::strict::FieldValidation;
+use percent_encoding::percent_decode_str;
 
 /// The parameters of a request, decoded, in order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -11,15 +12,7 @@ pub(crate) struct Query(Vec<(String, String)>);
 impl Query {
     /// Decodes `a=b&c=d`. What does not decode as UTF-8 is replaced, as upstream's clients never send it.
     pub(crate) fn parse(text: &str) -> Self {
-        Self(
-            text.split('&')
-                .filter(|pair| !pair.is_empty())
-                .map(|pair| {
-                    let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
-                    (percent_decode(name), percent_decode(value))
-                })
-                .collect(),
-        )
+        Self(form_urlencoded::parse(text.as_bytes()).into_owned().collect())
     }
 
     /// The first value of a parameter; `None` where it is absent or empty.
@@ -65,38 +58,16 @@ impl Query {
     }
 }
 
-/// Decodes `%41` and `+`.
-fn percent_decode(text: &str) -> String {
-    let bytes = text.as_bytes();
-    let mut out = Vec::with_capacity(bytes.len());
-    let mut at = 0;
-    while at < bytes.len() {
-        let hex = |index: usize| bytes.get(index).and_then(|&b| char::from(b).to_digit(16));
-        match (bytes[at], hex(at + 1), hex(at + 2)) {
-            (b'%', Some(high), Some(low)) => {
-                out.push((high * 16 + low) as u8);
-                at += 3;
-            }
-            (b'+', _, _) => {
-                out.push(b' ');
-                at += 1;
-            }
-            (byte, _, _) => {
-                out.push(byte);
-                at += 1;
-            }
-        }
-    }
-    String::from_utf8_lossy(&out).into_owned()
+/// `a=b&c=d`
+pub(crate) fn encode(pairs: &[(&str, &str)]) -> String {
+    form_urlencoded::Serializer::new(String::new())
+        .extend_pairs(pairs)
+        .finish()
 }
 
-/// Decodes a path segment: as a query, but `+` stands for itself.
+/// Decodes a path segment, in which `+` stands for itself.
 pub(crate) fn decode_segment(text: &str) -> String {
-    if text.contains('%') {
-        percent_decode(&text.replace('+', "%2B"))
-    } else {
-        text.to_owned()
-    }
+    percent_decode_str(text).decode_utf8_lossy().into_owned()
 }
 
 /// CreateOptions, UpdateOptions and PatchOptions.

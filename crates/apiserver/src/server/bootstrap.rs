@@ -1,9 +1,9 @@
 //! The objects of a fresh cluster.
 
 use crate::access::rbac;
+use crate::access::uid;
 use crate::state::Shared;
 use crate::store::{Table, key};
-use crate::verbs::naming::new_uid;
 use evenkeel_kube_rules::defaults;
 use evenkeel_kube_rules::gvk::Gvk;
 use evenkeel_kube_rules::gvk::split_api_version;
@@ -102,7 +102,7 @@ fn add(server: &Shared, mut object: Value) {
         return;
     };
     defaults::apply(&gvk, &mut object);
-    object["metadata"]["uid"] = json!(new_uid());
+    object["metadata"]["uid"] = json!(uid::random());
     object["metadata"]["creationTimestamp"] = json!(rfc3339(Timestamp::now()));
     let key = key(
         &text(&object["metadata"]["namespace"]),

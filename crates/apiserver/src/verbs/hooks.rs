@@ -2,10 +2,10 @@
 
 use super::context::{Answer, Context};
 use super::delete::{DeleteOptions, set_finalizers};
-use super::naming::new_uid;
 use super::ownership;
 use super::rules::Part;
 use crate::access::review::{self, Review};
+use crate::access::uid;
 use crate::request::query::WriteOptions;
 use crate::signing::controller;
 use crate::state::Shared;
@@ -53,7 +53,7 @@ pub(crate) fn prepare_create(context: &Context, object: &mut Value) {
         });
     }
     if is_core(context, "limitranges") && object["metadata"]["name"].as_str().is_none_or(str::is_empty) {
-        object["metadata"]["name"] = json!(new_uid());
+        object["metadata"]["name"] = json!(uid::random());
     }
     if is_signing_request(context) {
         // Who asks is what the server knows, whatever the request says.

@@ -1,12 +1,9 @@
 //! The metadata of what is written: names, owners, identity.
 
 use super::context::Context;
+use crate::access::uid;
 use evenkeel_kube_rules::status::{ApiError, ApiResult};
-use rand::Rng;
 use serde_json::{Value, json};
-
-/// Letters of generated names: no vowels and no look-alikes.
-const NAME_LETTERS: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
 
 /// When owners that stand twice are met after webhooks.
 pub(super) const AFTER_MUTATION: &str = " after mutating admission happens";
@@ -78,33 +75,7 @@ pub(crate) fn no_name(context: &Context) -> ApiError {
     ))
 }
 
-/// A new UID (RFC 9562, version 4).
-pub(crate) fn new_uid() -> String {
-    let mut bytes: [u8; 16] = rand::rng().random();
-    bytes[6] = (bytes[6] & 0x0f) | 0x40;
-    bytes[8] = (bytes[8] & 0x3f) | 0x80;
-    let hex = |range: std::ops::Range<usize>| -> String {
-        use std::fmt::Write;
-        bytes[range].iter().fold(String::new(), |mut text, byte| {
-            // Writing to a String cannot fail.
-            let _ = write!(text, "{byte:02x}");
-            text
-        })
-    };
-    format!(
-        "{}-{}-{}-{}-{}",
-        hex(0..4),
-        hex(4..6),
-        hex(6..8),
-        hex(8..10),
-        hex(10..16)
-    )
-}
-
+/// A name made of a prefix, which upstream cuts so that the name fits in a label.
 pub(super) fn generated(prefix: &str) -> String {
-    let mut rng = rand::rng();
-    // Upstream cuts the prefix so that the name fits in a label.
-    let prefix: String = prefix.chars().take(58).collect();
-    let suffix = (0..5).map(|_| char::from(NAME_LETTERS[rng.random_range(0..NAME_LETTERS.len())]));
-    prefix + &suffix.collect::<String>()
+    prefix.chars().take(58).chain(uid::suffix().chars()).collect()
 }

@@ -2,10 +2,11 @@
 
 use super::context::{Answer, Context};
 use super::hooks;
-use super::naming::{AFTER_MUTATION, fit_name, fit_namespace, generated, new_uid, single_owners};
+use super::naming::{AFTER_MUTATION, fit_name, fit_namespace, generated, single_owners};
 use super::ownership;
 use super::rules::Part;
 use super::services;
+use crate::access::uid;
 use crate::kinds::convert::{to_served, to_stored};
 use crate::request::body;
 use crate::request::query::WriteOptions;
@@ -173,7 +174,7 @@ fn own_metadata(object: &mut Value) {
     }
     wipe(object);
     if let Some(metadata) = object["metadata"].as_object_mut() {
-        metadata.insert("uid".to_owned(), json!(new_uid()));
+        metadata.insert("uid".to_owned(), json!(uid::random()));
         metadata.insert("creationTimestamp".to_owned(), json!(rfc3339(Timestamp::now())));
     }
 }

@@ -1,5 +1,6 @@
 //! The name of a lock object.
 
+use evenkeel_kube_values::names::{LABEL_LIMIT, SUBDOMAIN_LIMIT, is_label, is_subdomain};
 use kube::core::ApiResource;
 use std::fmt;
 
@@ -46,20 +47,19 @@ impl Target {
         if name.is_empty() {
             return Err(LockNameError::NameRequired);
         }
-        // RFC 1123: a namespace is a label, a name is labels with dots between them.
-        if namespace.len() > 63 || !is_label(namespace) {
+        if !is_label(namespace) {
             return Err(LockNameError::Invalid {
                 field: "resourceNamespace",
                 value: namespace.to_owned(),
-                most: 63,
+                most: LABEL_LIMIT,
                 signs: "`-`",
             });
         }
-        if name.len() > 253 || !name.split('.').all(is_label) {
+        if !is_subdomain(name) {
             return Err(LockNameError::Invalid {
                 field: "resourceName",
                 value: name.to_owned(),
-                most: 253,
+                most: SUBDOMAIN_LIMIT,
                 signs: "`-` or `.`",
             });
         }
@@ -89,11 +89,6 @@ impl fmt::Display for Target {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} {}/{}", self.resource.kind, self.namespace, self.name)
     }
-}
-
-fn is_label(text: &str) -> bool {
-    let inner = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
-    !text.is_empty() && text.bytes().all(inner) && !text.starts_with('-') && !text.ends_with('-')
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! How the API server reaches the webhook.
 
 use super::server::MUTATE;
+use evenkeel_kube_values::names::is_label;
 use evenkeel_net::pki::ServerNames;
 use serde_json::{Value, json};
 use std::fmt;
@@ -131,14 +132,6 @@ fn with_port(text: &str) -> Option<(&str, u16)> {
         }
         _ => Some((text, 443)),
     }
-}
-
-fn is_label(text: &str) -> bool {
-    let inner = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
-    (1..=63).contains(&text.len())
-        && text.chars().all(inner)
-        && !text.starts_with('-')
-        && !text.ends_with('-')
 }
 
 #[cfg(test)]

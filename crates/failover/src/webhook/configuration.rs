@@ -4,6 +4,7 @@ use super::address::WebhookAddress;
 use super::server::TIMEOUT;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use evenkeel_api::compare::says;
 use evenkeel_api::names::{self, WEBHOOK_CONFIGURATION as CONFIGURATION};
 use k8s_openapi::api::admissionregistration::v1::MutatingWebhookConfiguration;
 use kube::api::{Patch, PatchParams, PostParams};
@@ -72,26 +73,6 @@ async fn patch(api: &Api<MutatingWebhookConfiguration>, wanted: &Value) -> Resul
         .await
         .map(|_| ())
         .map_err(ConfigurationError::Write)
-}
-
-/// Whether `existing` says everything that `wanted` says; what only `existing` has does not matter, except in
-/// lists.
-fn says(existing: &Value, wanted: &Value) -> bool {
-    match (existing, wanted) {
-        (Value::Object(existing), Value::Object(wanted)) => wanted
-            .iter()
-            .all(|(key, wanted)| says(existing.get(key).unwrap_or(&Value::Null), wanted)),
-        (Value::Array(existing), Value::Array(wanted)) => {
-            existing.len() == wanted.len()
-                && existing
-                    .iter()
-                    .zip(wanted)
-                    .all(|(existing, wanted)| says(existing, wanted))
-        }
-        // An empty selector is left out by typed readers.
-        (Value::Null, Value::Object(wanted)) => wanted.is_empty(),
-        (existing, wanted) => existing == wanted,
-    }
 }
 
 /// Every field that has a default is written out, so that a difference is a difference.

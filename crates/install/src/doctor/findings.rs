@@ -5,6 +5,7 @@ use super::nodes::{agents, cells, clocks, ports, stock_controllers, zones};
 use crate::error::InstallError;
 use crate::objects::{AGENT, CONTROLLER, objects};
 use crate::rollout::{Progress, progress};
+use evenkeel_api::compare::says;
 use evenkeel_api::names::{self, annotations};
 use serde::Serialize;
 use serde_json::Value;
@@ -263,31 +264,6 @@ fn is_as_applied(part: &Value, wanted: &Value) -> bool {
     let mut fields =
         fields.filter(|(field, _)| !["apiVersion", "kind", "metadata"].contains(&field.as_str()));
     fields.all(|(field, wanted)| says(&part[field], wanted))
-}
-
-/// Whether `present` says everything that `wanted` says; servers add fields with defaults.
-fn says(present: &Value, wanted: &Value) -> bool {
-    match (present, wanted) {
-        (Value::Object(present), Value::Object(wanted)) => wanted
-            .iter()
-            .all(|(key, wanted)| says(present.get(key).unwrap_or(&Value::Null), wanted)),
-        (Value::Array(present), Value::Array(wanted)) => {
-            present.len() == wanted.len()
-                && present
-                    .iter()
-                    .zip(wanted)
-                    .all(|(present, wanted)| says(present, wanted))
-        }
-        // What is empty is left out by typed readers.
-        (Value::Null, Value::Object(wanted)) => wanted.is_empty(),
-        (Value::Null, Value::Array(wanted)) => wanted.is_empty(),
-        // The same number can be written in several ways, and some readers round its last digit.
-        (Value::Number(present), Value::Number(wanted)) => match (present.as_f64(), wanted.as_f64()) {
-            (Some(present), Some(wanted)) => (present - wanted).abs() <= wanted.abs() * 1e-15,
-            _ => present == wanted,
-        },
-        (present, wanted) => present == wanted,
-    }
 }
 
 /// What an installation does not work without and does not have.

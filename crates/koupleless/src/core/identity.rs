@@ -203,7 +203,7 @@ mod tests {
         #[test]
         fn a_name_is_always_a_dns_subdomain(text in "\\PC{0,300}") {
             let name = object_name(&text);
-            prop_assert!(evenkeel_vnode::core::env::is_subdomain(&name), "{name:?}");
+            prop_assert!(evenkeel_kube_values::names::is_subdomain(&name), "{name:?}");
         }
 
         #[test]

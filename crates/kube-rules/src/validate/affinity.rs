@@ -19,19 +19,12 @@ pub(super) fn affinity(spec: &Value, path: &str, errors: &mut Errors) {
     let nodes = &affinity["nodeAffinity"];
     let own = format!("{path}.nodeAffinity");
     if has(nodes, REQUIRED) {
-        let path = format!("{own}.{REQUIRED}.nodeSelectorTerms");
-        if count(&nodes[REQUIRED], "nodeSelectorTerms") == 0 {
-            errors.required(&path, "must have at least one node selector term");
-        }
-        for (index, term) in items(&nodes[REQUIRED], "nodeSelectorTerms") {
-            node_term(term, &format!("{path}[{index}]"), true, errors);
-        }
+        selector::node_selector(&nodes[REQUIRED], &format!("{own}.{REQUIRED}"), errors);
     }
     for (index, term) in items(nodes, PREFERRED) {
         let path = format!("{own}.{PREFERRED}[{index}]");
         weight(term, &path, errors);
-        // Labels of what is only preferred are not looked at: a warning says what is wrong with them.
-        node_term(&term["preference"], &format!("{path}.preference"), false, errors);
+        selector::node_term(&term["preference"], &format!("{path}.preference"), false, errors);
     }
     for kind in ["podAffinity", "podAntiAffinity"] {
         let (pods, path) = (&affinity[kind], format!("{path}.{kind}"));
@@ -58,73 +51,6 @@ fn weight(term: &Value, path: &str, errors: &mut Errors) {
             &json!(weight),
             "must be in the range 1-100",
         );
-    }
-}
-
-fn node_term(term: &Value, path: &str, with_values: bool, errors: &mut Errors) {
-    for (index, one) in items(term, "matchExpressions") {
-        let path = format!("{path}.matchExpressions[{index}]");
-        let (values, found) = (format!("{path}.values"), count(one, "values"));
-        match text(one, "operator") {
-            "In" | "NotIn" if found == 0 => {
-                errors.required(&values, "must be specified when `operator` is 'In' or 'NotIn'");
-            }
-            "Exists" | "DoesNotExist" if found > 0 => {
-                errors.forbidden(
-                    &values,
-                    "may not be specified when `operator` is 'Exists' or 'DoesNotExist'",
-                );
-            }
-            "Gt" | "Lt" if found != 1 => {
-                errors.required(
-                    &values,
-                    "must be specified single value when `operator` is 'Lt' or 'Gt'",
-                );
-            }
-            "In" | "NotIn" | "Exists" | "DoesNotExist" | "Gt" | "Lt" => {}
-            other => errors.bad(
-                &format!("{path}.operator"),
-                other,
-                "not a valid selector operator",
-            ),
-        }
-        let key = text(one, "key");
-        errors.invalid_text(&format!("{path}.key"), key, names::qualified(key));
-        for (number, value) in items(one, "values").filter(|_| with_values) {
-            let value = value.as_str().unwrap_or_default();
-            errors.invalid_text(&format!("{values}[{number}]"), value, names::label_value(value));
-        }
-    }
-    for (index, one) in items(term, "matchFields") {
-        let path = format!("{path}.matchFields[{index}]");
-        match text(one, "operator") {
-            "In" | "NotIn" if count(one, "values") != 1 => errors.required(
-                &format!("{path}.values"),
-                "must be only one value when `operator` is 'In' or 'NotIn' for node field selector",
-            ),
-            "In" | "NotIn" => {}
-            other => errors.bad(
-                &format!("{path}.operator"),
-                other,
-                "not a valid selector operator",
-            ),
-        }
-        if text(one, "key") != "metadata.name" {
-            errors.bad(
-                &format!("{path}.key"),
-                text(one, "key"),
-                "not a valid field selector key",
-            );
-            continue;
-        }
-        for (number, value) in items(one, "values") {
-            let value = value.as_str().unwrap_or_default();
-            errors.invalid_text(
-                &format!("{path}.values[{number}]"),
-                value,
-                names::dns_subdomain(value),
-            );
-        }
     }
 }
 

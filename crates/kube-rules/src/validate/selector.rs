@@ -1,5 +1,6 @@
 //! LabelSelector objects.
 
+use super::checks::count;
 use super::errors::{Errors, items, text};
 use super::meta;
 use crate::names;
@@ -49,83 +50,81 @@ pub(super) fn selector(selector: &Value, path: &str, errors: &mut Errors) {
 
 /// A selector of nodes, as affinities have it.
 pub(super) fn node_selector(selector: &Value, path: &str, errors: &mut Errors) {
-    let terms = format!("{path}.nodeSelectorTerms");
-    if items(selector, "nodeSelectorTerms").next().is_none() {
-        errors.required(&terms, "must have at least one node selector term");
+    let path = format!("{path}.nodeSelectorTerms");
+    if count(selector, "nodeSelectorTerms") == 0 {
+        errors.required(&path, "must have at least one node selector term");
     }
     for (index, term) in items(selector, "nodeSelectorTerms") {
-        for list in ["matchExpressions", "matchFields"] {
-            for (number, requirement) in items(term, list) {
-                let path = format!("{terms}[{index}].{list}[{number}]");
-                if list == "matchFields" {
-                    node_field(requirement, &path, errors);
-                } else {
-                    node_label(requirement, &path, errors);
-                }
+        node_term(term, &format!("{path}[{index}]"), true, errors);
+    }
+}
+
+/// One term of a selector of nodes. Labels of what is only preferred are not looked at (`with_values`): a
+/// warning says what is wrong with them.
+pub(super) fn node_term(term: &Value, path: &str, with_values: bool, errors: &mut Errors) {
+    for (index, one) in items(term, "matchExpressions") {
+        let path = format!("{path}.matchExpressions[{index}]");
+        let (values, found) = (format!("{path}.values"), count(one, "values"));
+        match text(one, "operator") {
+            "In" | "NotIn" if found == 0 => {
+                errors.required(&values, "must be specified when `operator` is 'In' or 'NotIn'");
             }
+            "Exists" | "DoesNotExist" if found > 0 => {
+                errors.forbidden(
+                    &values,
+                    "may not be specified when `operator` is 'Exists' or 'DoesNotExist'",
+                );
+            }
+            "Gt" | "Lt" if found != 1 => {
+                errors.required(
+                    &values,
+                    "must be specified single value when `operator` is 'Lt' or 'Gt'",
+                );
+            }
+            "In" | "NotIn" | "Exists" | "DoesNotExist" | "Gt" | "Lt" => {}
+            other => errors.bad(
+                &format!("{path}.operator"),
+                other,
+                "not a valid selector operator",
+            ),
+        }
+        let key = text(one, "key");
+        errors.invalid_text(&format!("{path}.key"), key, names::qualified(key));
+        for (number, value) in items(one, "values").filter(|_| with_values) {
+            let value = value.as_str().unwrap_or_default();
+            errors.invalid_text(&format!("{values}[{number}]"), value, names::label_value(value));
         }
     }
-}
-
-fn node_label(requirement: &Value, path: &str, errors: &mut Errors) {
-    let values = items(requirement, "values").count();
-    let field = format!("{path}.values");
-    match text(requirement, "operator") {
-        "In" | "NotIn" if values == 0 => {
-            errors.required(&field, "must be specified when `operator` is 'In' or 'NotIn'");
+    for (index, one) in items(term, "matchFields") {
+        let path = format!("{path}.matchFields[{index}]");
+        match text(one, "operator") {
+            "In" | "NotIn" if count(one, "values") != 1 => errors.required(
+                &format!("{path}.values"),
+                "must be only one value when `operator` is 'In' or 'NotIn' for node field selector",
+            ),
+            "In" | "NotIn" => {}
+            other => errors.bad(
+                &format!("{path}.operator"),
+                other,
+                "not a valid selector operator",
+            ),
         }
-        "Exists" | "DoesNotExist" if values > 0 => errors.forbidden(
-            &field,
-            "may not be specified when `operator` is 'Exists' or 'DoesNotExist'",
-        ),
-        "Gt" | "Lt" if values != 1 => errors.required(
-            &field,
-            "must be specified single value when `operator` is 'Lt' or 'Gt'",
-        ),
-        "In" | "NotIn" | "Exists" | "DoesNotExist" | "Gt" | "Lt" => {}
-        operator => errors.invalid(
-            &format!("{path}.operator"),
-            &operator.into(),
-            "not a valid selector operator",
-        ),
-    }
-    let key = text(requirement, "key");
-    errors.invalid_text(&format!("{path}.key"), key, names::qualified(key));
-    for (number, value) in items(requirement, "values") {
-        let value = value.as_str().unwrap_or_default();
-        errors.invalid_text(&format!("{field}[{number}]"), value, names::label_value(value));
-    }
-}
-
-fn node_field(requirement: &Value, path: &str, errors: &mut Errors) {
-    match text(requirement, "operator") {
-        "In" | "NotIn" if items(requirement, "values").count() != 1 => errors.required(
-            &format!("{path}.values"),
-            "must be only one value when `operator` is 'In' or 'NotIn' for node field selector",
-        ),
-        "In" | "NotIn" => {}
-        operator => errors.invalid(
-            &format!("{path}.operator"),
-            &operator.into(),
-            "not a valid selector operator",
-        ),
-    }
-    let key = text(requirement, "key");
-    if key != "metadata.name" {
-        errors.invalid(
-            &format!("{path}.key"),
-            &key.into(),
-            "not a valid field selector key",
-        );
-        return;
-    }
-    for (number, value) in items(requirement, "values") {
-        let value = value.as_str().unwrap_or_default();
-        errors.invalid_text(
-            &format!("{path}.values[{number}]"),
-            value,
-            names::dns_subdomain(value),
-        );
+        if text(one, "key") != "metadata.name" {
+            errors.bad(
+                &format!("{path}.key"),
+                text(one, "key"),
+                "not a valid field selector key",
+            );
+            continue;
+        }
+        for (number, value) in items(one, "values") {
+            let value = value.as_str().unwrap_or_default();
+            errors.invalid_text(
+                &format!("{path}.values[{number}]"),
+                value,
+                names::dns_subdomain(value),
+            );
+        }
     }
 }
 

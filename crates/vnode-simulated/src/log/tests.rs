@@ -1,12 +1,13 @@
 use super::*;
-use crate::plan::{Part, Plan};
+use crate::plan::Plan;
+use evenkeel_vnode::core::pod::Role;
 use proptest::prelude::*;
 use rstest::rstest;
 
 fn shape(lines: &[&str], interval: u64) -> Shape {
     Shape {
         name: "web".into(),
-        part: Part::Main,
+        part: Role::Regular,
         image: "nginx".into(),
         command: Box::default(),
         env: Box::default(),

@@ -69,18 +69,6 @@ pub(crate) struct Serve {
     pub(crate) healthy_for: Option<Duration>,
 }
 
-/// What part a container has in its pod: says how it is played where annotations do not.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Part {
-    Main,
-    /// Ends with 0 after a moment.
-    Init,
-    /// An init container that stays (`restartPolicy: Always`). Runs for ever.
-    Sidecar,
-    /// Came by `kubectl debug`. Runs for ever.
-    Ephemeral,
-}
-
 impl Plan {
     /// For how long an init container works where nothing is said.
     pub(crate) const MOMENT: Duration = Duration::from_millis(100);

@@ -1,7 +1,8 @@
 //! Annotations become plans.
 
-use super::{End, Failing, Part, Plan, Script, Serve, amount};
+use super::{End, Failing, Plan, Script, Serve, amount};
 use evenkeel_api::names::simulated as names;
+use evenkeel_vnode::core::pod::{Role, specs};
 use evenkeel_vnode::provider::Refusal;
 use k8s_openapi::api::core::v1::Pod;
 use std::time::Duration;
@@ -63,7 +64,7 @@ fn check(pod: &Pod) -> Result<(), String> {
             ));
         }
         if let Some(container) = container
-            && !containers(pod).any(|(named, _)| named == container)
+            && !specs(pod).iter().any(|spec| spec.name == container)
         {
             return Err(format!(
                 "annotation {key}={value:?}: the pod has no container {container:?}"
@@ -71,34 +72,17 @@ fn check(pod: &Pod) -> Result<(), String> {
         }
     }
     if any {
-        for (name, part) in containers(pod) {
-            plan(pod, name, part)?;
+        for spec in specs(pod) {
+            plan(pod, spec.name, spec.role)?;
         }
         // A pod whose every container has a value of its own may still carry a bad one for all.
-        plan(pod, "", Part::Main)?;
+        plan(pod, "", Role::Regular)?;
     }
     Ok(())
 }
 
-/// All containers of a pod.
-fn containers(pod: &Pod) -> impl Iterator<Item = (&str, Part)> {
-    let spec = pod.spec.as_ref();
-    let init = spec.and_then(|spec| spec.init_containers.as_ref());
-    let main = spec.map(|spec| &spec.containers);
-    let ephemeral = spec.and_then(|spec| spec.ephemeral_containers.as_ref());
-    let init = init.into_iter().flatten().map(|container| {
-        let sidecar = container.restart_policy.as_deref() == Some("Always");
-        let part = if sidecar { Part::Sidecar } else { Part::Init };
-        (container.name.as_str(), part)
-    });
-    let main = main.into_iter().flatten().map(|c| (c.name.as_str(), Part::Main));
-    let ephemeral = ephemeral.into_iter().flatten();
-    init.chain(main)
-        .chain(ephemeral.map(|c| (c.name.as_str(), Part::Ephemeral)))
-}
-
 /// How a container is played; an error names annotation and value.
-pub(crate) fn plan(pod: &Pod, container: &str, part: Part) -> Result<Plan, String> {
+pub(crate) fn plan(pod: &Pod, container: &str, part: Role) -> Result<Plan, String> {
     let annotations = Annotations { pod, container };
     let runs = annotations.read(names::RUN, |text| match text {
         "command" => Ok(true),
@@ -173,7 +157,7 @@ impl Annotations<'_> {
         self.read(name, span)
     }
 
-    fn end(&self, part: Part, runs: bool) -> Result<Option<End>, String> {
+    fn end(&self, part: Role, runs: bool) -> Result<Option<End>, String> {
         let crash = self.span(names::CRASH_AFTER)?;
         let exit = self.span(names::EXIT_AFTER)?;
         let wanted = self.read(names::EXIT_CODE, code)?;
@@ -185,7 +169,7 @@ impl Annotations<'_> {
                 end(crash, wanted.filter(|code| *code != 0).unwrap_or(1), message)
             }
             (_, Some(exit)) => end(exit, wanted.unwrap_or(0), message),
-            _ if part == Part::Init && !runs => end(Plan::MOMENT, wanted.unwrap_or(0), message),
+            _ if part == Role::Init && !runs => end(Plan::MOMENT, wanted.unwrap_or(0), message),
             _ => None,
         })
     }

@@ -1,9 +1,9 @@
 //! Flags of `evenkeel vnode`.
 
-use crate::core::env::is_subdomain;
 use evenkeel_api::names;
 use evenkeel_election::flags::{Candidacy, Defaults, FlagError, LeaderElectArgs};
 use evenkeel_election::{self as election, unique_identity};
+use evenkeel_kube_values::names::{is_label_value, is_subdomain};
 use evenkeel_kubelet_api::auth::Mode;
 use evenkeel_net::client::ClientArgs;
 use evenkeel_net::duration;
@@ -124,13 +124,7 @@ impl ServeArgs {
 
 /// What Kubernetes takes as the value of a label.
 fn label_value(text: &str) -> Result<String, String> {
-    let is_end = |c: Option<char>| c.is_none_or(|c| c.is_ascii_alphanumeric());
-    let is_inner = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
-    if text.len() > 63
-        || !text.chars().all(is_inner)
-        || !is_end(text.chars().next())
-        || !is_end(text.chars().last())
-    {
+    if !is_label_value(text) {
         return Err(
             "a label's value has letters, digits, '-', '_' and '.', begins and ends with a letter or digit, and has 63 \
              characters at most"

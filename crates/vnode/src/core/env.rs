@@ -12,6 +12,7 @@ pub(crate) mod service;
 pub use resolve::resolve;
 
 use crate::core::Event;
+use evenkeel_kube_values::names::is_subdomain;
 use k8s_openapi::api::core::v1::{ConfigMap, Container, EphemeralContainer, Pod, Secret, Service};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -170,18 +171,6 @@ fn as_container(container: &EphemeralContainer) -> Option<Container> {
 /// Whether a variable has a value, which is preferred to a source.
 fn is_literal(variable: &k8s_openapi::api::core::v1::EnvVar) -> bool {
     variable.value.as_ref().is_some_and(|value| !value.is_empty())
-}
-
-/// Whether it is a DNS name as objects have it: no `/`, which would lead a request elsewhere.
-pub fn is_subdomain(name: &str) -> bool {
-    let plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
-    name.len() <= 253
-        && name.split('.').all(|label| {
-            let bytes = label.as_bytes();
-            bytes.first().copied().is_some_and(plain)
-                && bytes.last().copied().is_some_and(plain)
-                && bytes.iter().all(|&byte| plain(byte) || byte == b'-')
-        })
 }
 
 #[cfg(test)]

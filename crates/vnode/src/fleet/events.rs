@@ -2,6 +2,7 @@
 
 use super::directory::Directory;
 use crate::core::Event;
+use crate::core::pod::specs;
 use crate::provider::PodId;
 use evenkeel_api::names::vnode::COMPONENT;
 use evenkeel_probe::core::Role;
@@ -71,15 +72,8 @@ impl Events {
 }
 
 fn role(pod: &Pod, name: &str) -> Role {
-    let init = pod
-        .spec
-        .iter()
-        .flat_map(|spec| spec.init_containers.iter().flatten());
-    match init.into_iter().find(|container| container.name == name) {
-        None => Role::Regular,
-        Some(container) if container.restart_policy.as_deref() == Some("Always") => Role::Sidecar,
-        Some(_) => Role::Init,
-    }
+    let found = specs(pod).into_iter().find(|spec| spec.name == name);
+    found.map_or(Role::Regular, |spec| spec.role.probed())
 }
 
 /// As the kubelet has it: a node's events are `Normal`, but for failures.

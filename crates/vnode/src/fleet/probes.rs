@@ -2,7 +2,7 @@
 
 use super::directory::{Directory, Handle};
 use super::events::{Events, OfProbes};
-use crate::core::pod::{Input, ProbeOrder};
+use crate::core::pod::{Input, ProbeOrder, Spec, specs};
 use crate::pods::{Message, panic_text};
 use crate::provider::{ContainerId, ExecIo, PodId, Provider};
 use evenkeel_probe::core::engine::Config;
@@ -84,7 +84,7 @@ impl Probes {
     }
 
     fn watch(&self, id: &PodId, pod: &Pod, handle: &Arc<Handle>) {
-        if !has_probes(pod) {
+        if !specs(pod).iter().any(Spec::has_probes) {
             return;
         }
         let converted = match manifest::convert(pod) {
@@ -116,21 +116,6 @@ impl Probes {
     pub(crate) async fn stopped(&self) {
         self.manager.stopped().await;
     }
-}
-
-fn has_probes(pod: &Pod) -> bool {
-    let spec = pod.spec.iter();
-    let containers = spec.flat_map(|spec| {
-        spec.containers
-            .iter()
-            .chain(spec.init_containers.iter().flatten())
-    });
-    let mut containers = containers;
-    containers.any(|container| {
-        container.startup_probe.is_some()
-            || container.readiness_probe.is_some()
-            || container.liveness_probe.is_some()
-    })
 }
 
 /// Makes attempts: the provider's way where it has one, else a kubelet's; commands run in the provider's

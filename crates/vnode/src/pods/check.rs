@@ -2,6 +2,7 @@
 //! the pod lives. Times in the future alone are corrected: clocks differ, and what happened did happen.
 
 use super::call::NONSENSE;
+use crate::core::pod::specs;
 use crate::provider::{
     ContainerId, Doing, Exit, Fault, FaultKind, Observed, PodId, PodState, Sandbox, Started,
 };
@@ -26,21 +27,7 @@ pub(crate) fn fault(call: &'static str, pod: &PodId, why: String) -> Fault {
 
 /// Names of all containers of a pod.
 pub(crate) fn names(pod: &Pod) -> BTreeSet<&str> {
-    let Some(spec) = &pod.spec else {
-        return BTreeSet::new();
-    };
-    let regular = spec.containers.iter().map(|container| container.name.as_str());
-    let init = spec
-        .init_containers
-        .iter()
-        .flatten()
-        .map(|container| container.name.as_str());
-    let ephemeral = spec
-        .ephemeral_containers
-        .iter()
-        .flatten()
-        .map(|container| container.name.as_str());
-    regular.chain(init).chain(ephemeral).collect()
+    specs(pod).into_iter().map(|spec| spec.name).collect()
 }
 
 /// The answer to `status`.

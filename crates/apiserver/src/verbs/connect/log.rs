@@ -1,6 +1,6 @@
-//! What a client may say of a log, and queries as kubelets read them.
+//! What a client may say of a log.
 
-use crate::request::query::Query;
+use crate::request::query::{Query, encode};
 use evenkeel_kube_rules::status::{ApiError, ApiResult, FieldError};
 use evenkeel_kube_rules::time::rfc3339;
 
@@ -95,33 +95,5 @@ impl LogOptions {
             .filter_map(|(name, value)| Some((*name, value.as_deref()?)))
             .collect();
         encode(&pairs)
-    }
-}
-
-/// `a=b&c=d`, as Go encodes it.
-pub(super) fn encode(pairs: &[(&str, &str)]) -> String {
-    let mut out = String::new();
-    for (name, value) in pairs {
-        if !out.is_empty() {
-            out.push('&');
-        }
-        escape(name, &mut out);
-        out.push('=');
-        escape(value, &mut out);
-    }
-    out
-}
-
-fn escape(text: &str, out: &mut String) {
-    use std::fmt::Write;
-    for byte in text.bytes() {
-        match byte {
-            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'~' => out.push(char::from(byte)),
-            b' ' => out.push('+'),
-            other => {
-                // Writing to a String cannot fail.
-                let _ = write!(out, "%{other:02X}");
-            }
-        }
     }
 }

@@ -72,11 +72,11 @@ fn annotations_of_others_are_not_looked_at() {
 fn a_containers_own_value_goes_before_the_pods() {
     let pod = pod(&[("start-delay", "1s"), ("start-delay.db", "2s")]);
     assert_eq!(
-        plan(&pod, "web", Part::Main).unwrap().start_delay,
+        plan(&pod, "web", Role::Regular).unwrap().start_delay,
         Some(Duration::from_secs(1))
     );
     assert_eq!(
-        plan(&pod, "db", Part::Main).unwrap().start_delay,
+        plan(&pod, "db", Role::Regular).unwrap().start_delay,
         Some(Duration::from_secs(2))
     );
 }
@@ -84,9 +84,9 @@ fn a_containers_own_value_goes_before_the_pods() {
 #[test]
 fn without_annotations_main_containers_run_for_ever_and_init_containers_end_well() {
     let pod = pod(&[]);
-    assert_eq!(plan(&pod, "web", Part::Main).unwrap(), Plan::default());
-    assert_eq!(plan(&pod, "side", Part::Sidecar).unwrap(), Plan::default());
-    let end = plan(&pod, "init", Part::Init).unwrap().end.unwrap();
+    assert_eq!(plan(&pod, "web", Role::Regular).unwrap(), Plan::default());
+    assert_eq!(plan(&pod, "side", Role::Sidecar).unwrap(), Plan::default());
+    let end = plan(&pod, "init", Role::Init).unwrap().end.unwrap();
     assert_eq!((end.after, end.code), (Plan::MOMENT, 0));
 }
 
@@ -103,14 +103,17 @@ fn the_first_end_counts_and_a_crash_is_never_a_success(
     #[case] seconds: u64,
     #[case] code: i32,
 ) {
-    let end = plan(&pod(annotations), "web", Part::Main).unwrap().end.unwrap();
+    let end = plan(&pod(annotations), "web", Role::Regular)
+        .unwrap()
+        .end
+        .unwrap();
     assert_eq!((end.after, end.code), (Duration::from_secs(seconds), code));
 }
 
 #[test]
 fn failures_are_counted_or_for_ever_and_may_have_words() {
     let failing = |text: &str| {
-        plan(&pod(&[("pull-error", text)]), "web", Part::Main)
+        plan(&pod(&[("pull-error", text)]), "web", Role::Regular)
             .unwrap()
             .pull_error
     };
@@ -125,7 +128,11 @@ fn failures_are_counted_or_for_ever_and_may_have_words() {
 
 #[test]
 fn sockets_may_name_ports() {
-    let serve = |text: &str| plan(&pod(&[("serve", text)]), "web", Part::Main).unwrap().serve;
+    let serve = |text: &str| {
+        plan(&pod(&[("serve", text)]), "web", Role::Regular)
+            .unwrap()
+            .serve
+    };
     assert_eq!(serve("false"), None);
     assert_eq!(serve("true").unwrap().ports, Vec::<u16>::new());
     assert_eq!(serve("8080, 9090").unwrap().ports, vec![8080, 9090]);

@@ -1,6 +1,7 @@
 //! The downward API: fields of the pod, and resources of its containers. Texts of errors are upstream's.
 
 use super::{Location, find};
+use evenkeel_kube_values::names::is_label_key;
 use evenkeel_kube_values::quantity::{Quantity, ceiling};
 use evenkeel_probe::handler::quote;
 use k8s_openapi::api::core::v1::{Container, ObjectFieldSelector, Pod, ResourceFieldSelector};
@@ -60,8 +61,8 @@ pub(crate) fn of_metadata(pod: &Pod, path: &str) -> Result<String, String> {
         return Err(format!("unsupported fieldPath: {path}"));
     };
     let (map, valid) = match map {
-        "metadata.labels" => (&metadata.labels, is_qualified(key)),
-        "metadata.annotations" => (&metadata.annotations, is_qualified(&key.to_lowercase())),
+        "metadata.labels" => (&metadata.labels, is_label_key(key)),
+        "metadata.annotations" => (&metadata.annotations, is_label_key(&key.to_lowercase())),
         _ => {
             return Err(format!(
                 "fieldPath {} does not support subscript",
@@ -185,18 +186,4 @@ fn listed(map: Option<&BTreeMap<String, String>>) -> String {
         .map(|(key, value)| format!("{key}={}", quote(value.as_bytes())))
         .collect();
     lines.join("\n")
-}
-
-/// Whether it can be the key of a label.
-fn is_qualified(key: &str) -> bool {
-    let (domain, name) = match key.split_once('/') {
-        Some((domain, name)) => (Some(domain), name),
-        None => (None, key),
-    };
-    let ends = |part: &str, good: fn(&u8) -> bool| {
-        part.as_bytes().first().is_some_and(good) && part.as_bytes().last().is_some_and(good)
-    };
-    let of_name = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
-    let name_is_good = name.len() <= 63 && ends(name, u8::is_ascii_alphanumeric) && name.bytes().all(of_name);
-    name_is_good && domain.is_none_or(super::is_subdomain)
 }

@@ -37,3 +37,4 @@ pub use action::{Action, Input, Posted, ProbeOrder, Trouble};
 pub use machine::Machine;
 pub(crate) use recorded::was_let_in;
 pub use settings::{Extra, Holds, Settings};
+pub use spec::{Role, Spec, specs};

@@ -6,22 +6,36 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// A container's part in its pod.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Role {
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Role {
     /// Under `initContainers`, runs to its end.
     Init,
     /// Under `initContainers` with `restartPolicy: Always`.
     Sidecar,
+    /// Under `containers`.
     Regular,
     /// Under `ephemeralContainers`: started once.
     Ephemeral,
 }
 
+impl Role {
+    /// The part as the prober has it.
+    pub(crate) fn probed(self) -> probe::Role {
+        match self {
+            Self::Init => probe::Role::Init,
+            Self::Sidecar => probe::Role::Sidecar,
+            Self::Regular | Self::Ephemeral => probe::Role::Regular,
+        }
+    }
+}
+
 /// What the machine needs of a container's specification.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Spec<'a> {
-    pub(super) name: &'a str,
-    pub(super) role: Role,
+pub struct Spec<'a> {
+    /// Its name, which no other container of the pod has.
+    pub name: &'a str,
+    /// Its part in the pod.
+    pub role: Role,
     pub(super) image: &'a str,
     pub(super) policy: Option<RestartPolicy>,
     pub(super) startup: Option<&'a Probe>,
@@ -32,14 +46,14 @@ pub(super) struct Spec<'a> {
 
 impl Spec<'_> {
     /// Whether the prober has anything to do with it.
-    pub(super) fn has_probes(&self) -> bool {
+    pub(crate) fn has_probes(&self) -> bool {
         matches!(self.role, Role::Sidecar | Role::Regular)
             && (self.startup.is_some() || self.readiness.is_some() || self.liveness.is_some())
     }
 }
 
 /// Init containers, regular ones, ephemeral ones, each in their order.
-pub(super) fn specs(pod: &Pod) -> Vec<Spec<'_>> {
+pub fn specs(pod: &Pod) -> Vec<Spec<'_>> {
     let Some(spec) = &pod.spec else {
         return Vec::new();
     };
@@ -113,11 +127,7 @@ fn container(spec: &Spec<'_>, rules: &[(Arc<str>, Vec<RestartRule>)]) -> probe::
     };
     probe::Container {
         name: spec.name.into(),
-        role: match spec.role {
-            Role::Init => probe::Role::Init,
-            Role::Sidecar => probe::Role::Sidecar,
-            Role::Regular | Role::Ephemeral => probe::Role::Regular,
-        },
+        role: spec.role.probed(),
         restart_policy: spec.policy,
         restart_rules: own.map(|(_, rules)| rules.clone()).unwrap_or_default(),
         startup: grace(spec.startup),

@@ -2,7 +2,7 @@
 //! are calls at once, each reused.
 
 use super::tls;
-use crate::dial::{dial_error, tls_error};
+use crate::dial;
 use crate::options::PodRoutes;
 use crate::request::Reader;
 use base64::Engine;
@@ -14,12 +14,9 @@ use hyper::body::Incoming;
 use hyper::client::conn::http1::{self, SendRequest};
 use hyper_util::rt::TokioIo;
 use rustls::ClientConfig;
-use rustls::pki_types::ServerName;
 use serde_json::Value;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
-use tokio::net::TcpStream;
-use tokio_rustls::TlsConnector;
 
 /// Answers are read up to this size, as upstream.
 const MOST_BYTES: usize = 3 * 1024 * 1024;
@@ -154,19 +151,7 @@ impl WebhookClient {
 
     async fn connect(&self, address: &Address) -> Result<Sender, String> {
         let tls = self.tls.clone()?;
-        let host = &address.connect;
-        let stream = TcpStream::connect(host)
-            .await
-            .map_err(|error| dial_error(host, &error))?;
-        stream
-            .set_nodelay(true)
-            .map_err(|error| dial_error(host, &error))?;
-        let name = ServerName::try_from(address.name.clone())
-            .map_err(|_| format!("tls: {} is not a valid server name", address.name))?;
-        let stream = TlsConnector::from(tls)
-            .connect(name, stream)
-            .await
-            .map_err(|error| tls_error(&error))?;
+        let stream = dial::open(&address.connect, &address.name, Some(tls)).await?;
         let (sender, connection) = http1::handshake(TokioIo::new(stream))
             .await
             .map_err(|error| error.to_string())?;
