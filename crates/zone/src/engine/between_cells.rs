@@ -74,7 +74,9 @@ impl Engine {
                 rank: rank.unwrap_or_default(),
                 spare: told && rank != Some(0),
             };
-            self.hand_over.divert(&mut self.cx, standing);
+            if let Some(news) = self.hand_over.divert(&mut self.cx, standing) {
+                self.take_news(news);
+            }
         }
         self.own.be_carried(self.hand_over.is_carried());
     }

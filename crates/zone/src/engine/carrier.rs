@@ -11,6 +11,7 @@ use super::Output;
 use super::budget::Budget;
 use super::context::{Context, NEVER, Stranger};
 use super::parts::{self, Taken};
+use super::window::Window;
 use crate::Millis;
 use crate::keys::PublicKey;
 use crate::roster::{Contact, MemberId, Roster};
@@ -40,6 +41,8 @@ const GIVE_UP_MS: u64 = 10_000;
 /// So much time passes between two writes about a cell, and after one that failed.
 const PAUSE_MS: u64 = 500;
 const WRITES_AGAIN_MS: u64 = 2_000;
+/// So many senders are remembered, of which at most 64 are carried at a time. A window has 136 bytes.
+const MOST_SEEN: usize = 1_024;
 /// What the controller asks is told again so often, in case a datagram was lost.
 const TELLS: u8 = 3;
 const TELLS_AGAIN_MS: u64 = 500;
@@ -56,6 +59,9 @@ const READINGS: u32 = 2 * MAX_LIST as u32;
 pub(super) struct Carrier {
     /// By their numbers.
     cells: BTreeMap<u32, Cell>,
+    /// Which datagrams of whom it carries, or has carried, were seen, of former lives as well: each life
+    /// begins above the last.
+    seen: BTreeMap<MemberId, Window>,
     strangers: Budget,
 }
 
@@ -92,6 +98,23 @@ pub(super) struct Stand {
     pub(super) linked: bool,
     /// Who may carry where it does not.
     pub(super) others: Vec<Referred>,
+}
+
+/// Whether there is a place for one more cell.
+enum Room {
+    Found,
+    /// Others are being looked up, which takes a moment.
+    Soon,
+    Taken,
+}
+
+/// Says that it may carry, but does not know the cell yet.
+fn tell_to_wait(cx: &mut Context, to: &Stranger, header: &Header) {
+    let wait = Carried {
+        incarnation: header.incarnation,
+        ..Carried::default()
+    };
+    cx.send_outside(to, &Body::Carried(wait));
 }
 
 impl Carrier {
@@ -143,50 +166,88 @@ impl Carrier {
         let Body::HandOver(offer) = &message.body else {
             return Err("kind");
         };
+        let window = self.seen.get(&from);
+        if window.is_some_and(|window| !window.is_new(message.header.sequence)) {
+            return Err("replay");
+        }
         let stand = stand(cx);
         if Some(offer.cell) == cx.roster().cell_number() {
             return Err("own-cell");
         }
+        let referral = Body::Referral(Referral { others: stand.others });
+        if !stand.linked {
+            cx.send_outside(&stranger, &referral);
+            return Err("no-link");
+        }
         let is_carried = self.cells.contains_key(&offer.cell);
-        if !stand.linked || !is_carried && !self.makes_room(cx.now(), offer.spare) {
-            let body = Body::Referral(Referral { others: stand.others });
-            cx.send_outside(&stranger, &body);
-            return Err(if stand.linked { "carries-enough" } else { "no-link" });
+        if !is_carried {
+            match self.makes_room(cx, offer.spare) {
+                Room::Found => {}
+                Room::Soon => {
+                    tell_to_wait(cx, &stranger, &message.header);
+                    return Ok(());
+                }
+                Room::Taken => {
+                    cx.send_outside(&stranger, &referral);
+                    return Err("carries-enough");
+                }
+            }
         }
         let now = cx.now();
         let cell = self.cells.entry(offer.cell).or_insert_with(|| Cell::new(now));
         let taken = cell.take_offer(cx, stranger, &message.header, offer);
+        if cell.askers.contains_key(&from) {
+            self.seen.entry(from).or_default().accept(message.header.sequence);
+            self.forget_former();
+        }
         if !is_carried {
             self.follow(cx);
         }
         taken
     }
 
+    /// Forgets what was seen of those that are carried no more, once that is much.
+    fn forget_former(&mut self) {
+        if self.seen.len() > MOST_SEEN {
+            let cells = &self.cells;
+            self.seen
+                .retain(|id, _| cells.values().any(|cell| cell.askers.contains_key(id)));
+        }
+    }
+
     /// Whether there is a place for one more cell. One of which nobody is known has to go for another one,
     /// and one of which all have somebody else for one that has not; such a one gets a place only where half
     /// of them are free.
-    fn makes_room(&mut self, now: Millis, spare: bool) -> bool {
+    fn makes_room(&mut self, cx: &mut Context, spare: bool) -> Room {
+        let now = cx.now();
         let unknown = self.cells.iter().filter(|(_, cell)| cell.askers.is_empty());
         if unknown.clone().count() >= MOST_UNKNOWN {
             let oldest = unknown.min_by_key(|(_, cell)| cell.since);
             let oldest = oldest.filter(|(_, cell)| now.since(cell.since) >= LOOKS_UP_MS);
             let Some(number) = oldest.map(|(number, _)| *number) else {
-                return false;
+                return Room::Soon;
             };
-            self.cells.remove(&number);
+            self.drop_cell(cx, number);
         }
         if spare {
-            return self.cells.len() < MOST_CARRIED / 2;
+            let is_free = self.cells.len() < MOST_CARRIED / 2;
+            return if is_free { Room::Found } else { Room::Taken };
         }
         if self.cells.len() >= MOST_CARRIED {
             let is_spare = |cell: &Cell| cell.askers.values().all(|asker| asker.spare);
             let found = self.cells.iter().find(|(_, cell)| is_spare(cell));
             let Some(number) = found.map(|(number, _)| *number) else {
-                return false;
+                return Room::Taken;
             };
-            self.cells.remove(&number);
+            self.drop_cell(cx, number);
         }
-        true
+        Room::Found
+    }
+
+    /// At once, so that a cell that comes back is looked up anew.
+    fn drop_cell(&mut self, cx: &mut Context, number: u32) {
+        self.cells.remove(&number);
+        self.follow(cx);
     }
 
     /// Takes what an asker says, whose code was checked.
@@ -198,7 +259,8 @@ impl Carrier {
             .ok_or("stranger")?;
         let asker = cell.askers.get_mut(&from).ok_or("stranger")?;
         let header = &message.header;
-        if header.incarnation != asker.incarnation || !asker.window.accept(header.sequence) {
+        let window = self.seen.entry(from).or_default();
+        if header.incarnation != asker.incarnation || !window.accept(header.sequence) {
             return Err("replay");
         }
         match &message.body {
@@ -339,12 +401,7 @@ impl Cell {
         offer: &HandOver,
     ) -> Result<(), &'static str> {
         let Some(roster) = &self.roster else {
-            // It shall wait a moment.
-            let wait = Carried {
-                incarnation: header.incarnation,
-                ..Carried::default()
-            };
-            cx.send_outside(&to, &Body::Carried(wait));
+            tell_to_wait(cx, &to, header);
             return Ok(());
         };
         let member = roster.get(header.from).ok_or("stranger")?;
@@ -358,26 +415,20 @@ impl Cell {
         }
         let is_first = known.is_none() && self.askers.is_empty();
         let mut asker = known.unwrap_or_else(|| Asker::new(to.clone(), header.incarnation));
-        let is_new = asker.window.accept(header.sequence);
-        if is_new {
-            if asker.incarnation != header.incarnation {
-                let window = asker.window;
-                asker = Asker::new(to.clone(), header.incarnation);
-                asker.window = window;
-            }
-            (asker.to, asker.heard, asker.spare) = (to, now, offer.spare);
-            let is_writing = self.writing.is_some_and(|writing| {
-                let same = (writing.from, writing.incarnation) == (header.from, header.incarnation);
-                same && writing.number >= offer.report
-            });
-            if now >= self.writes_from && !is_writing {
-                asker.take_offer(cx, offer);
-            }
+        if asker.incarnation != header.incarnation {
+            let served = asker.served;
+            asker = Asker::new(to.clone(), header.incarnation);
+            asker.served = served;
+        }
+        (asker.to, asker.heard, asker.spare) = (to, now, offer.spare);
+        let is_writing = self.writing.is_some_and(|writing| {
+            let same = (writing.from, writing.incarnation) == (header.from, header.incarnation);
+            same && writing.number >= offer.report
+        });
+        if now >= self.writes_from && !is_writing {
+            asker.take_offer(cx, offer);
         }
         self.askers.insert(header.from, asker);
-        if !is_new {
-            return Err("replay");
-        }
         if is_first {
             // Readers take the first report of an object for as old as it can be.
             self.write_nothing(cx, offer.cell);
@@ -458,20 +509,22 @@ impl Cell {
         Ok(())
     }
 
-    /// Has the next report written, one at a time.
+    /// Has the next report written, one at a time: of several that wait, the one whose author has waited for
+    /// longest, so that a hostile member with many reports keeps no other one's back.
     fn write(&mut self, cx: &mut Context, number: u32) {
         let now = cx.now();
         if self.writing.is_some() || now < self.writes_from {
             return;
         }
-        let mut ready = self.askers.iter_mut();
-        let next = ready.find_map(|(from, asker)| Some((*from, asker.ready.take()?)));
-        let Some((from, (report, drafted, mut draft))) = next else {
+        let ready = self.askers.iter_mut().filter(|(_, asker)| asker.ready.is_some());
+        let Some((from, asker)) = ready.min_by_key(|(_, asker)| asker.served) else {
             return;
         };
-        let Some(incarnation) = self.askers.get(&from).map(|asker| asker.incarnation) else {
+        let Some((report, drafted, mut draft)) = asker.ready.take() else {
             return;
         };
+        asker.served = now;
+        let (from, incarnation) = (*from, asker.incarnation);
         draft.grow_older(now.since(drafted));
         self.reports = self.reports.saturating_add(1);
         draft.report.sequence = self.reports;

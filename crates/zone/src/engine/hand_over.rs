@@ -187,13 +187,15 @@ impl HandOver {
         talk.map(|talk| &talk.to)
     }
 
-    /// Takes over what the API server would be asked for in vain.
-    pub(super) fn divert(&mut self, cx: &mut Context, standing: Standing) {
+    /// Takes over what the API server would be asked for in vain. Returns whether a report failed: over the
+    /// link that is down it would be on its way for up to 9 s, and delay the next search.
+    pub(super) fn divert(&mut self, cx: &mut Context, standing: Standing) -> Option<News> {
         let concerns = |output: &Output| matches!(output, Output::Report(_) | Output::ReadLease(_));
         if !cx.outputs().iter().any(concerns) {
-            return;
+            return None;
         }
         self.standing = standing;
+        let mut failed = None;
         let mut asked = Vec::new();
         for output in cx.take_outputs() {
             match output {
@@ -206,6 +208,7 @@ impl HandOver {
                     });
                     self.offer(cx);
                 }
+                Output::Report(_) => failed = Some(News::Report { written: false }),
                 Output::ReadLease(member) if self.is_carried() => asked.push(member),
                 other => cx.put(other),
             }
@@ -216,6 +219,7 @@ impl HandOver {
                 cx.send_outside(&talk.to, &Body::RenewalsAsked(RenewalsAsked { members }));
             }
         }
+        failed
     }
 
     fn may_take(&self, now: Millis) -> bool {
@@ -294,6 +298,7 @@ impl HandOver {
                 self.way = Way::Nobody { until: now };
                 self.roster = None;
             }
+            self.fruitless = 0;
             return self.fail();
         }
         match self.roster.as_mut().map(|parts| parts.step(now)) {

@@ -57,6 +57,8 @@ pub(super) struct Publication {
     write: Write,
     /// What stands in this agent's object, as far as it knows; nothing before the first write of this life.
     written: Option<(Contents, Millis)>,
+    /// Since when it holds something of a member that is to be written.
+    holds_since: Option<Millis>,
     /// By member: the newest word of another reporter on what it has written.
     told: BTreeMap<MemberId, (VerdictKind, Millis)>,
     /// Number of the last report.
@@ -136,6 +138,7 @@ impl Publication {
             standing: false,
             outside: false,
             outside_until: now,
+            holds_since: None,
             stood: false,
             write: Write::Idle { from: now },
             written: None,
@@ -204,7 +207,7 @@ impl Publication {
 
     /// Stands for the Lease or releases it, and writes a report, as far as that is due. `needed`:
     /// this agent has no link, and an agent of another cell may write for it; it does while it is `alone`,
-    /// because nobody of the cell has one.
+    /// because nobody of the cell has one, and while those that have one write nothing.
     pub(super) fn step(
         &mut self,
         cx: &mut Context,
@@ -218,13 +221,31 @@ impl Publication {
         let mut due = Due::never();
         self.told.retain(|id, _| cx.roster().contains(*id));
         self.stand(cx, own, reporter.rank(), &mut due);
-        if alone {
+        let unwritten = self.is_unwritten(cx, reporter, &mut due);
+        if alone || needed && unwritten {
             self.outside_until = cx.now().plus(OVERLAPS_MS);
         }
         let outside = needed && cx.now() < self.outside_until;
         self.outside = outside && reporter.rank().is_some() && own.sees_the_zone();
         self.publish(cx, own, reporter, &mut due);
         self.due = due.at();
+    }
+
+    /// Whether nobody said for long that what this agent holds is written. A member that has a link and hears
+    /// too few of the others reports nothing, and only its silence tells.
+    fn is_unwritten(&mut self, cx: &Context, reporter: &Reporter, due: &mut Due) -> bool {
+        let now = cx.now();
+        if !reporter.held().any(|(_, held)| held.kind != VerdictKind::None) {
+            self.holds_since = None;
+            return false;
+        }
+        let since = *self.holds_since.get_or_insert(now);
+        let told = self.told.values().map(|(_, at)| *at).max();
+        let from = told.map_or(since, |told| told.max(since)).plus(TOLD_COUNTS_MS);
+        if now < from {
+            due.by(from);
+        }
+        now >= from
     }
 
     fn stand(&mut self, cx: &mut Context, own: &Own, rank: Option<usize>, due: &mut Due) {

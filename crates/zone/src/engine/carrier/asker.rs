@@ -4,7 +4,6 @@ use crate::Millis;
 use crate::engine::budget::Budget;
 use crate::engine::context::{Context, NEVER, Stranger};
 use crate::engine::parts::{Parts, Turn};
-use crate::engine::window::Window;
 use crate::roster::MemberId;
 use crate::wire::{Body, HandOver};
 use evenkeel_api::zone::ReportDraft;
@@ -20,9 +19,9 @@ const LONGEST: usize = 64 * 1_024;
 pub(super) struct Asker {
     pub(super) to: Stranger,
     pub(super) incarnation: u64,
-    /// Which of its datagrams were seen, of former lives as well: each life begins above the last.
-    pub(super) window: Window,
     pub(super) heard: Millis,
+    /// When a report of it was last begun to be written.
+    pub(super) served: Millis,
     /// Another reporter of its cell has somebody who writes.
     pub(super) spare: bool,
     /// A report that is being fetched, and when it was drafted.
@@ -42,8 +41,8 @@ impl Asker {
         Self {
             to,
             incarnation,
-            window: Window::default(),
             heard: Millis(0),
+            served: Millis(0),
             spare: false,
             fetch: None,
             ready: None,

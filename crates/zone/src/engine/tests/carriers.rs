@@ -38,6 +38,10 @@ struct Zone {
     unlinked: BTreeSet<usize>,
     /// Nodes that nobody reaches.
     gone: BTreeSet<usize>,
+    /// Nodes that hear nothing.
+    deaf: BTreeSet<usize>,
+    /// When who tried to write its own report, and had no link.
+    in_vain: Vec<(u64, usize)>,
     follows: BTreeMap<usize, BTreeSet<u32>>,
     book: Book,
     /// When who wrote about which cell, though it is not its own.
@@ -101,6 +105,8 @@ impl Zone {
             challenges: numbers.clone().map(|cell| (cell, Challenge([1; 16]))).collect(),
             unlinked: BTreeSet::new(),
             gone: BTreeSet::new(),
+            deaf: BTreeSet::new(),
+            in_vain: Vec::new(),
             follows: BTreeMap::new(),
             book: Book::verifying_with(fixture.verifier()),
             carried: Vec::new(),
@@ -357,7 +363,9 @@ impl Zone {
             Output::Send { to, address, bytes } => {
                 let found = (1..=self.engines.len()).find(|other| Fixture::id(*other) == to);
                 let reached = found.filter(|other| Fixture::address(*other) == address);
-                if let Some(other) = reached.filter(|other| !self.gone.contains(other)) {
+                if let Some(other) =
+                    reached.filter(|other| !self.gone.contains(other) && !self.deaf.contains(other))
+                {
                     // Nothing, once, or twice.
                     let fate = self.draw(100);
                     let times = 1 + u64::from(fate < 2 * self.lost) - 2 * u64::from(fate < self.lost).min(1);
@@ -386,7 +394,11 @@ impl Zone {
                 let event = Event::OtherLeaseRead(cell, member, Some(Fixture::RENEWAL));
                 self.after(self.read_ms, node, event);
             }
-            Output::Report(draft) => self.after(50, node, Event::Write(None, draft)),
+            Output::Report(draft) => {
+                let in_vain = Some((self.now, node)).filter(|_| !self.reaches(node));
+                self.in_vain.extend(in_vain);
+                self.after(50, node, Event::Write(None, draft));
+            }
             Output::Carry { cell, draft } => self.after(50, node, Event::Write(Some(cell), draft)),
             Output::Follow(cells) => {
                 for cell in &cells {
@@ -638,6 +650,57 @@ fn a_cell_is_carried_on_until_its_own_link_bears() {
     }
 }
 
+/// One that has a link and hears nobody trusts its own view too little to report.
+#[test]
+fn a_member_that_has_a_link_and_writes_nothing_keeps_no_cell_from_being_carried() {
+    let mut zone = Zone::new(2, first);
+    zone.unlink(1);
+    zone.unlinked.remove(&5);
+    zone.deaf.insert(5);
+    let vouched = |zone: &Zone| zone.is_alive(4) && zone.is_alive(6);
+    assert!(zone.run_until(45_000, vouched));
+    for _ in 0..120 {
+        zone.run(1_000);
+        assert!(vouched(&zone), "at {}", zone.now);
+    }
+}
+
+/// A search that finds nobody makes the next ones rarer, in this outage and not in the next one.
+#[test]
+fn a_later_outage_is_not_searched_more_slowly() {
+    let mut zone = Zone::new(2, first);
+    for cell in [0, 1] {
+        zone.unlink(cell);
+    }
+    zone.run(240_000);
+    zone.unlinked.clear();
+    zone.run(60_000);
+    for cell in [0, 1] {
+        zone.unlink(cell);
+    }
+    zone.run(20_000);
+    zone.unlinked = nodes_of(1).into_iter().collect();
+    assert!(zone.run_until(25_000, |zone| zone.is_vouched_for(1)));
+}
+
+/// While nobody is known who carries, no report goes into the link that is cut: the next search begins when
+/// it is due.
+#[test]
+fn nothing_is_written_in_vain_while_nobody_carries() {
+    let mut zone = Zone::new(2, first);
+    for cell in [0, 1] {
+        zone.unlink(cell);
+    }
+    let cut = zone.now;
+    zone.run(120_000);
+    let late: Vec<_> = zone
+        .in_vain
+        .iter()
+        .filter(|(at, node)| cell_of(*node) == 1 && at - cut > 10_000)
+        .collect();
+    assert!(late.is_empty(), "{late:?}");
+}
+
 /// A write that fails is not taken for one that was made.
 #[test]
 fn what_the_api_server_does_not_take_is_handed_over_again() {
@@ -739,6 +802,60 @@ fn a_slow_link_of_the_carrier_hides_no_death() {
     assert!(zone.run_until(15_000, is_dead));
 }
 
+/// One that always has a next report keeps no other one's back, whoever comes first by its name.
+#[rstest]
+#[case(4, 6)]
+#[case(6, 4)]
+fn reporters_of_one_cell_are_served_in_turn(#[case] eager: usize, #[case] other: usize) {
+    let mut zone = Zone::new(2, first);
+    let offer = |zone: &Zone, author: usize, report: u64| match zone.offer(author, 1) {
+        Body::HandOver(offer) => Body::HandOver(HandOver { report, ..offer }),
+        body => body,
+    };
+    let text =
+        |author: usize, report: u64| format!(r#"{{"report":{{}},"heldForMs":{{"{author}-{report}":1}}}}"#);
+    let part = |author: usize, report: u64| {
+        let text = text(author, report);
+        Body::ReportPart(Part {
+            version: report,
+            length: text.len() as u32,
+            offset: 0,
+            bytes: text.into_bytes(),
+        })
+    };
+    let written = |outputs: &[Output]| -> Vec<String> {
+        let drafts = outputs.iter().filter_map(|output| match output {
+            Output::Carry { draft, .. } => draft.held_for_ms.keys().next().cloned(),
+            _ => None,
+        });
+        drafts.collect()
+    };
+    let id = |author: usize| (author, Fixture::id(author));
+    let first_offer = offer(&zone, eager, 1);
+    zone.say(id(eager), 1, 1, &first_offer);
+    let (cell, roster) = (1, Arc::new(zone.roster(1)));
+    zone.feed(1, Input::OtherRoster { cell, roster });
+    // The first report of one is written; meanwhile the other one's comes, and then the first one's next.
+    zone.say(id(eager), 1, 2, &first_offer);
+    let outputs = zone.say(id(eager), 1, 3, &part(eager, 1));
+    assert_eq!(written(&outputs), [format!("{eager}-1")]);
+    for (author, report, sequence) in [(other, 1, 1), (eager, 2, 4)] {
+        let offer = offer(&zone, author, report);
+        zone.say(id(author), 1, sequence, &offer);
+        let outputs = zone.say(id(author), 1, sequence + 1, &part(author, report));
+        assert_eq!(written(&outputs), Vec::<String>::new(), "one at a time");
+    }
+    let engine = zone.engines[0].as_mut().unwrap();
+    let done = Input::CarriedWritten {
+        cell,
+        sequence: 2,
+        written: true,
+    };
+    engine.on(Millis(zone.now), done);
+    let outputs = engine.on(Millis(zone.now + 600), Input::Tick);
+    assert_eq!(written(&outputs), [format!("{other}-1")]);
+}
+
 /// Ages that no clock has, texts that are no report, and other reports than were offered.
 #[rstest]
 #[case("{}", false)]
@@ -810,9 +927,38 @@ fn a_hand_over_counts_once_and_with_the_right_code() {
     let outputs = zone.say(from, 1, 6, &offer);
     assert!(outputs.iter().any(|output| matches!(output, Output::Send { .. })));
     assert_eq!(zone.say(from, 1, 6, &offer), [Output::Refused("replay")]);
+    // It is forgotten, and what it once said counts no more than before.
+    zone.run(40_000);
+    assert_eq!(zone.follows.get(&1).cloned().unwrap_or_default(), BTreeSet::new());
+    assert_eq!(zone.say(from, 1, 6, &offer), [Output::Refused("replay")]);
     // Node 5 says that it has node 4's key.
     let outputs = zone.say((5, Fixture::id(4)), 1, 7, &offer);
     assert_eq!(outputs, [Output::Refused("code")]);
+}
+
+/// Two cells are looked up at a time. Whoever comes meanwhile waits, and does not take the agent for one that
+/// has no place.
+#[test]
+fn who_comes_while_others_are_looked_up_waits() {
+    let mut zone = Zone::new(4, first);
+    for (node, cell) in [(4, 1), (7, 2)] {
+        let offer = zone.offer(node, cell);
+        zone.say((node, Fixture::id(node)), 1, 1, &offer);
+    }
+    let offer = zone.offer(10, 3);
+    let outputs = zone.say((10, Fixture::id(10)), 1, 1, &offer);
+    let told: Vec<Body> = outputs
+        .iter()
+        .filter_map(|output| match output {
+            Output::Send { bytes, .. } => zone.fixture.open(bytes).map(|message| message.body),
+            _ => None,
+        })
+        .collect();
+    let wait = Carried {
+        incarnation: 99,
+        ..Carried::default()
+    };
+    assert_eq!(told, [Body::Carried(wait)]);
 }
 
 /// Offers about cells that are not there: eight fill all places, for five seconds.
