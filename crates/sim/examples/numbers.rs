@@ -15,11 +15,12 @@
     reason = "measures how long runs take; the simulator itself has no clock"
 )]
 
+use evenkeel_sim::groups::measured::{SETTLED, calm as calm_zones, good_network, lossy, outage as outage_of};
 use evenkeel_sim::measure::{Measured, Window};
 use evenkeel_sim::rng::Rng;
-use evenkeel_sim::script::{Bursts, Network, SECOND};
+use evenkeel_sim::script::{Network, SECOND};
 use evenkeel_sim::zones::measured::{measure, reporters};
-use evenkeel_sim::{Fault, Group, Script, Step};
+use evenkeel_sim::{Fault, Script, Step};
 use std::collections::BTreeMap;
 use std::str::FromStr;
 use std::sync::Mutex;
@@ -94,11 +95,11 @@ fn parsed<T: FromStr>(texts: &[String]) -> Vec<T> {
 fn measured(row: &str, size: usize, settings: &Settings) -> Vec<Row> {
     let loss = Network {
         lost: 300,
-        ..network()
+        ..good_network()
     };
     match row {
-        "detection" => vec![detection(size, settings.deaths, network(), false)],
-        "reporter" => vec![detection(size, settings.deaths, network(), true)],
+        "detection" => vec![detection(size, settings.deaths, good_network(), false)],
+        "reporter" => vec![detection(size, settings.deaths, good_network(), true)],
         "loss" => vec![detection(size, settings.deaths, loss, false)],
         "traffic" => traffic(size),
         "outage" => outage(size),
@@ -115,35 +116,17 @@ fn measured(row: &str, size: usize, settings: &Settings) -> Vec<Row> {
     }
 }
 
-fn network() -> Network {
-    Network {
-        latency: (1, 10),
-        ..Network::default()
+fn zones(size: usize) -> Vec<usize> {
+    if size == 5_000 {
+        vec![FLEET.1; FLEET.0]
+    } else {
+        vec![size]
     }
 }
 
 fn script(size: usize, seed: u64, network: Network) -> Script {
-    let zones = if size == 5_000 {
-        vec![FLEET.1; FLEET.0]
-    } else {
-        vec![size]
-    };
-    Script {
-        group: Group::RandomZones,
-        seed,
-        zones,
-        edge: false,
-        network,
-        drift: 50,
-        ed25519: false,
-        mixed_versions: false,
-        steps: Vec::new(),
-        rest: 0,
-    }
+    calm_zones(zones(size), seed, network)
 }
-
-/// Until everybody has met everybody: above 11 members eight strangers are greeted in each period of 2 s.
-const SETTLED: u64 = 60 * SECOND;
 
 /// Runs for each seed on two threads.
 fn each<T: Send>(seeds: u64, run: impl Fn(u64) -> T + Sync) -> Vec<T> {
@@ -228,7 +211,7 @@ fn detection(size: usize, deaths: u64, network: Network, reporter: bool) -> Row 
 }
 
 fn calm(size: usize, seconds: u64) -> (Measured, u64) {
-    let script = script(size, 1, network());
+    let script = script(size, 1, good_network());
     let from = SETTLED;
     let until = from + seconds * SECOND;
     (measure(&script, Window { from, until }), seconds)
@@ -271,18 +254,7 @@ fn traffic(size: usize) -> Vec<Row> {
 
 /// Nobody reaches the API server for a minute.
 fn outage(size: usize) -> Vec<Row> {
-    let mut script = script(size, 1, network());
-    let at = SETTLED + 30 * SECOND;
-    let lasts = 60 * SECOND;
-    script.steps = vec![Step {
-        at,
-        lasts,
-        fault: Fault::ApiDown { stock_dies: false },
-    }];
-    let window = Window {
-        from: at,
-        until: at + 2 * lasts,
-    };
+    let (script, window) = outage_of(zones(size), 1);
     let run = measure(&script, window);
     let (during, after) = run.requests.split_at(run.requests.len() / 2);
     let mean = |requests: &[u64]| {
@@ -306,7 +278,7 @@ fn outage(size: usize) -> Vec<Row> {
 fn mass(size: usize) -> Vec<Row> {
     let cell = if size == 5_000 { FLEET.1 } else { size };
     let of_each = |percent: usize| cell * percent / 100;
-    let nodes = script(size, 1, network()).nodes();
+    let nodes = script(size, 1, good_network()).nodes();
     let at_random = {
         let mut chosen: Vec<usize> = (1..=nodes).collect();
         Rng::new(1).fork("mass").shuffle(&mut chosen);
@@ -331,7 +303,7 @@ fn mass(size: usize) -> Vec<Row> {
 
 /// Whoever's cell keeps a majority is found dead within 15 s, and nobody else.
 fn die_together(size: usize, cell: usize, what: &str, victims: &[usize]) -> Row {
-    let mut script = script(size, 1, network());
+    let mut script = script(size, 1, good_network());
     let (at, lasts) = (SETTLED, 40 * SECOND);
     script.steps = victims
         .iter()
@@ -380,7 +352,7 @@ fn die_together(size: usize, cell: usize, what: &str, victims: &[usize]) -> Row 
 /// One member listed, because it is cut off; and all, because their kubelets are down.
 fn reports(size: usize) -> Vec<Row> {
     let listed = |faults: Vec<Fault>| {
-        let mut script = script(size, 1, network());
+        let mut script = script(size, 1, good_network());
         let at = SETTLED;
         let lasts = 60 * SECOND;
         script.steps = faults
@@ -407,7 +379,7 @@ fn reports(size: usize) -> Vec<Row> {
 fn changes(size: usize) -> Vec<Row> {
     let lossy = Network {
         lost: 10,
-        ..network()
+        ..good_network()
     };
     let mut script = script(size, 1, lossy);
     let at = SETTLED;
@@ -458,7 +430,6 @@ fn standing(size: usize) -> Row {
     )
 }
 
-/// One-way faults between random pairs, a twentieth of the nodes slow, bursts on top of the loss.
 fn false_deaths(size: usize, percent: u64, settings: &Settings) -> Row {
     let nodes = if size == 5_000 { FLEET.0 * FLEET.1 } else { size } as u64;
     let minutes = (settings.hours * 60).div_ceil(nodes).max(1);
@@ -466,37 +437,9 @@ fn false_deaths(size: usize, percent: u64, settings: &Settings) -> Row {
     let runs = minutes.div_ceil(30);
     let results = each(runs, |run| {
         let seed = settings.first + run;
-        let bursts = Bursts {
-            every: 30 * SECOND,
-            lasts: 500,
-            lost: 900,
-        };
-        let network = Network {
-            lost: percent * 10,
-            bursts: Some(bursts),
-            ..network()
-        };
-        let mut script = script(size, seed, network);
-        let mut rng = Rng::new(seed).fork("one-way faults");
         let from = SETTLED;
         let until = from + minutes.min(30) * 60 * SECOND;
-        let mut any = || 1 + usize::try_from(rng.below(nodes)).unwrap_or_default();
-        let mut at = from;
-        while at < until {
-            script.steps.push(Step {
-                at,
-                lasts: 50 * SECOND,
-                fault: Fault::CutOneWay(vec![any()], vec![any()]),
-            });
-            at += 60 * SECOND;
-        }
-        for _ in 0..nodes.div_ceil(20) {
-            script.steps.push(Step {
-                at: 0,
-                lasts: until,
-                fault: Fault::SlowAgent(any(), 300),
-            });
-        }
+        let script = lossy(zones(size), seed, percent, until);
         let found = measure(&script, Window { from, until }).false_deaths;
         if found > 0 {
             println!("seed {seed} at {percent} % loss: {found} false deaths");

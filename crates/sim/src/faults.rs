@@ -65,7 +65,8 @@ impl Sim {
             Fault::ReplicaDown(replica) if self.level == Level::System => {
                 self.replica_power(replica, !begins);
             }
-            Fault::ReplicaDown(_) => {}
+            Fault::LeaderDown if self.level == Level::System => self.leader_power(index, !begins),
+            Fault::ReplicaDown(_) | Fault::LeaderDown => {}
             Fault::StockDown if self.level == Level::Zones => {}
             Fault::StockDown => {
                 self.stop_stock();

@@ -15,7 +15,7 @@
 //! | `replica`, `dispatch`, `execute` | the controller |
 //! | `stock` | the stock controllers |
 //! | [`api`], `serve`, `watch`, `delivery` | the API server |
-//! | [`promise`], [`ledger`] | what is promised, what happened, and which promise was broken |
+//! | [`promise`], [`ledger`], `found` | what is promised, what happened, and which promise was broken |
 //! | [`sight`] | who can honestly find whom silent, by the script alone |
 //! | [`zones`], [`measure`] | zones alone, for thousands of nodes: a reader, its promises, and numbers |
 //! | [`agreement`] | whether two replicas agree |
@@ -44,6 +44,7 @@ mod event;
 mod execute;
 mod faults;
 mod follow;
+mod found;
 pub mod groups;
 mod hostile;
 mod kubelet;

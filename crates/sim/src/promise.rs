@@ -234,6 +234,7 @@ impl Promise {
                 | Group::ThreeZones
                 | Group::Carriers
                 | Group::Hostile
+                | Group::Random
         );
         let guarded = guarded_since.is_some_and(|since| at - since >= 25 * SECOND);
         let outage = fate.nobody_renewed(at);

@@ -98,6 +98,22 @@ impl Sim {
         }
     }
 
+    /// Kills whichever replica leads, if one does; or the one that a step has killed begins again.
+    pub(crate) fn leader_power(&mut self, step: usize, on: bool) {
+        if on {
+            if let Some(replica) = self.killed_leaders.remove(&step) {
+                self.replica_power(replica, true);
+            }
+            return;
+        }
+        let now = self.now;
+        let leads = |replica: &Replica| replica.process.as_ref().is_some_and(|process| process.leads(now));
+        if let Some(replica) = self.replicas.iter().position(leads) {
+            self.killed_leaders.insert(step, replica);
+            self.replica_power(replica, false);
+        }
+    }
+
     fn begin_replica(&mut self, replica: usize, life: u64) {
         let identity = format!("replica-{replica}-{life}");
         let profile = if self.script.edge {

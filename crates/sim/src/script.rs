@@ -69,6 +69,8 @@ pub enum Fault {
     EmptiedReport(usize),
     /// A replica of the controller is down; its memory is lost.
     ReplicaDown(usize),
+    /// Whichever replica leads is down, if one does; its memory is lost.
+    LeaderDown,
     /// The stock controllers are down; their memory is lost.
     StockDown,
     /// The node's agent breaks the rules, with its own valid key.
@@ -196,8 +198,9 @@ pub enum Group {
     ThreeZones,
     /// 20: a zone outgrows a cell while one node is cut off and another one dies.
     Growth,
-    /// A zone grows from 3 to 70 nodes and shrinks to 10 again, while nodes die and come back, replicas of
-    /// the controller restart every 10 s, and all agents get new keys or all machines boot.
+    /// A zone grows from 3 to 70 nodes and shrinks to 10 again, while nodes die and come back, whichever
+    /// replica of the controller leads is killed every 10 s, and all agents get new keys or all machines
+    /// boot.
     Lifetime,
     /// 22: the fleet runs the former version, this one and the next, while nodes die, are cut off, join, move
     /// or change keys.
@@ -294,8 +297,10 @@ impl Group {
     pub fn cost(self) -> u64 {
         match self {
             Self::Growth => 30,
-            Self::Lifetime => 80,
-            Self::Splits => 20,
+            // Of the first two, all machines boot in one, and all agents get new keys in the other.
+            Self::Lifetime => 35,
+            // The first six hold more than 1,000 rounds of votes.
+            Self::Splits => 11,
             Self::Carriers => 80,
             Self::Hostile | Self::HostileZones => 10,
             _ => 1,
@@ -343,6 +348,18 @@ impl Script {
     /// When the last fault is over.
     pub fn last_fault_ends(&self) -> u64 {
         self.steps.iter().map(Step::ends).max().unwrap_or(WARM_UP)
+    }
+
+    /// Whether two faults are there at the same time, once at least.
+    pub fn overlaps(&self) -> bool {
+        let begins_during = |one: &Step, other: &Step| one.at <= other.at && other.at < one.ends();
+        let mut pairs = (1..self.steps.len()).flat_map(|next| (0..next).map(move |before| (before, next)));
+        pairs.any(
+            |(before, next)| match (self.steps.get(before), self.steps.get(next)) {
+                (Some(one), Some(other)) => begins_during(one, other) || begins_during(other, one),
+                _ => false,
+            },
+        )
     }
 
     /// When the run is over.
@@ -425,6 +442,7 @@ impl fmt::Display for Fault {
             Self::EmptiedReport(zone) => write!(f, "empty the report of zone {}", zone + 1),
             Self::SlowWrites(by) => write!(f, "writes {by} ms slower"),
             Self::ReplicaDown(replica) => write!(f, "kill controller replica {replica}"),
+            Self::LeaderDown => f.write_str("kill the leading replica"),
             Self::StockDown => f.write_str("kill the stock controllers"),
             Self::Hostile(node, malice) => write!(f, "node {node} is hostile: {malice}"),
         }

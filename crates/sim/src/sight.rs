@@ -10,6 +10,9 @@ use std::collections::BTreeSet;
 const LOOKS_BACK: u64 = 10_000;
 /// A roster settles within this time, and an agent that was out of reach has read it.
 const SETTLES: u64 = 60_000;
+/// A fault that is over for so long has no effect any more on whether a node is vouched for: rosters have
+/// settled, Leases are renewed, and watches begun again.
+const VOUCHED: u64 = 60_000;
 /// A kubelet that takes so much longer may miss the 550 ms that a voter gives it.
 const TOO_SLOW: u64 = 400;
 
@@ -54,6 +57,26 @@ pub(crate) fn honest_suffice(script: &Script, node: usize) -> bool {
         *other != node && !faults.any(|step| matches!(step.fault, Fault::Hostile(..)))
     };
     members().filter(is_honest).count() > members().count() / 2
+}
+
+/// Whether a node can count on being vouched for at an instant, among faults of any kind: nothing was wrong
+/// with it for a minute but its link to the cloud, nor with the LAN and the API server, and more than half of
+/// its zone had no fault of its own, of which one at least had its link.
+pub fn is_vouched_for(script: &Script, node: usize, at: u64) -> bool {
+    let lasts = |step: &Step| step.at <= at && at < step.ends().saturating_add(VOUCHED);
+    let cut = |step: &Step| matches!(step.fault, Fault::CutCloud(_));
+    let elsewhere = |step: &Step| step.fault.node().is_some() || matches!(step.fault, Fault::ReplicaDown(_));
+    let is_sound = |other: usize| script.faults_of(other).all(|step| cut(step) || !lasts(step));
+    let zone = script.zone_of(node);
+    let members = || (1..=script.nodes()).filter(|other| script.zone_of(*other) == zone);
+    let sound: Vec<usize> = members()
+        .filter(|other| *other != node && is_sound(*other))
+        .collect();
+    let is_linked = |other: &usize| !script.faults_of(*other).any(lasts);
+    script.faults_of(node).all(cut)
+        && script.steps.iter().all(|step| elsewhere(step) || !lasts(step))
+        && sound.len() * 2 > members().count()
+        && sound.iter().any(is_linked)
 }
 
 fn is_new(script: &Script, node: usize, at: u64) -> bool {

@@ -50,6 +50,8 @@ pub struct Sim {
     pub(crate) store: Store,
     pub(crate) machines: Vec<Machine>,
     pub(crate) replicas: Vec<Replica>,
+    /// Which replica a step has killed.
+    pub(crate) killed_leaders: BTreeMap<usize, usize>,
     /// Who reads reports where there are no replicas.
     pub(crate) reader: Reader,
     /// By zone object: its roster as it was read last. Hundreds of agents read the same one.
@@ -103,6 +105,7 @@ impl Sim {
             store: Store::default(),
             machines: Vec::new(),
             replicas: Vec::new(),
+            killed_leaders: BTreeMap::new(),
             reader: Reader::new(Arc::clone(&verifier)),
             rosters: BTreeMap::new(),
             progress: BTreeMap::new(),

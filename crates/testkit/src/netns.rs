@@ -267,14 +267,14 @@ impl Namespace {
         must(output("ip", &all, input))
     }
 
-    /// How many packets that came in were dropped since the fault began. 0 also says that the fault did
-    /// nothing.
+    /// How many packets were dropped since the fault began, of those that came in and of those that went out.
+    /// 0 also says that the fault did nothing.
     pub fn dropped(&self) -> u64 {
-        let rules = self.nft(&["list", "chain", "inet", "faults", "incoming"], None);
-        rules
-            .split_once("counter packets ")
-            .and_then(|(_, rest)| rest.split_whitespace().next()?.parse().ok())
-            .unwrap_or_default()
+        let rules = self.nft(&["list", "table", "inet", "faults"], None);
+        let counters = rules.split("counter packets ").skip(1);
+        counters
+            .filter_map(|rest| rest.split_whitespace().next()?.parse::<u64>().ok())
+            .sum()
     }
 
     /// Lets everything through again.

@@ -12,7 +12,7 @@ use evenkeel_api::crd::{
     AgentStatus, AgentStatusSpec, NodeIncident, ZoneChallenge, ZoneHealth, ZoneReportSpec,
 };
 use evenkeel_api::names;
-use evenkeel_api::zone::{KubeletEndpoint, Report};
+use evenkeel_api::zone::{KubeletEndpoint, ListedNode, Report};
 use evenkeel_judge::Timing;
 use evenkeel_testkit::{cluster, eventually};
 use evenkeel_zone::engine::MOST_CARRIED;
@@ -179,11 +179,22 @@ impl Fleet {
         });
         let asked: Vec<Asked<'_>> = asked.collect();
         let voters = cell.voters(|name| said.get(name) == Some(&Said::Dead));
-        let rounds = if asked.is_empty() {
+        // Where those that answer are no majority, a reporter has no round to show, and says that of each.
+        let is_majority = 2 * voters.len() > cell.roster.len();
+        let rounds = if asked.is_empty() || !is_majority {
             Vec::new()
         } else {
             vec![round(&cell.roster, &asked, &voters, (challenge, sequence))]
         };
+        let undecided = asked.iter().filter(|_| !is_majority).filter_map(|asked| {
+            let mut members = cell.roster.members().iter();
+            let member = members.find(|member| member.name == asked.node)?;
+            Some(ListedNode {
+                name: member.name.clone(),
+                uid: member.uid.clone(),
+                ..ListedNode::default()
+            })
+        });
         let spec = ZoneReportSpec {
             zone: names::DEFAULT_ZONE.to_owned(),
             cell: cell.number,
@@ -193,6 +204,7 @@ impl Fleet {
                 sequence: i64::try_from(sequence).unwrap(),
                 members: i32::try_from(cell.roster.len()).unwrap(),
                 rounds,
+                nodes: undecided.collect(),
                 ..Report::default()
             },
         };
@@ -246,22 +258,37 @@ impl Fleet {
         }
     }
 
+    /// Nodes whose state does not begin as is wanted (nothing: no incident), by what is wanted and what is.
+    async fn wrong(
+        &self,
+        wanted: impl Fn(&str) -> Option<&'static str>,
+    ) -> BTreeMap<(&'static str, String), Vec<&str>> {
+        let states = self.states().await;
+        let mut wrong: BTreeMap<_, Vec<&str>> = BTreeMap::new();
+        for name in &self.names {
+            let (wanted, state) = (wanted(name), states.get(name));
+            let is_right = match (state, wanted) {
+                (None, None) => true,
+                (Some(state), Some(wanted)) => state.starts_with(wanted),
+                _ => false,
+            };
+            if !is_right {
+                let state = state.map_or_else(|| "nothing".to_owned(), Clone::clone);
+                wrong
+                    .entry((wanted.unwrap_or("nothing"), state))
+                    .or_default()
+                    .push(name);
+            }
+        }
+        wrong
+    }
+
     /// Lets time pass, with these reports and renewals again and again, until the state of every node begins
     /// as is wanted; nothing: it has no incident.
     async fn until(&self, what: &str, reports: &[Saying<'_>], wanted: impl Fn(&str) -> Option<&'static str>) {
         let began = Instant::now();
         let look = eventually(what, Duration::from_secs(300), || async {
-            let states = self.states().await;
-            let is_wrong = |name: &&String| match (states.get(*name), wanted(name)) {
-                (None, None) => false,
-                (Some(state), Some(wanted)) => !state.starts_with(wanted),
-                _ => true,
-            };
-            let mut wrong: BTreeMap<_, Vec<&str>> = BTreeMap::new();
-            for name in self.names.iter().filter(is_wrong) {
-                let of = (wanted(name), states.get(name).map(String::as_str));
-                wrong.entry(of).or_default().push(name);
-            }
+            let wrong = self.wrong(&wanted).await;
             println!(
                 "{:5.1} s: {} of {} are not yet {what}",
                 began.elapsed().as_secs_f64(),
@@ -269,7 +296,6 @@ impl Fleet {
                 self.names.len()
             );
             for ((wanted, state), names) in &wrong {
-                let (wanted, state) = (wanted.unwrap_or("nothing"), state.unwrap_or("nothing"));
                 println!(
                     "  {} are {state} instead of {wanted}, first {}",
                     names.len(),
@@ -279,6 +305,25 @@ impl Fleet {
             tokio::time::sleep(PERIOD).await;
             wrong.is_empty().then_some(())
         });
+        tokio::select! {
+            _ = self.goes_on(reports) => {}
+            () = look => {}
+        }
+    }
+
+    /// The same for so many periods from now on.
+    async fn stays(
+        &self,
+        periods: u32,
+        reports: &[Saying<'_>],
+        wanted: impl Fn(&str) -> Option<&'static str>,
+    ) {
+        let look = async {
+            for _ in 0..periods {
+                assert_eq!(self.wrong(&wanted).await, BTreeMap::new());
+                tokio::time::sleep(PERIOD).await;
+            }
+        };
         tokio::select! {
             _ = self.goes_on(reports) => {}
             () = look => {}
@@ -332,7 +377,17 @@ async fn a_large_part_of_a_cell_dies(#[case] dead: usize, #[case] state: &'stati
     fleet.cut(dead.iter().cloned()).await;
     let said: BTreeMap<&str, Said> = dead.iter().map(|name| (name.as_str(), Said::Dead)).collect();
     let wanted = |name: &str| said.contains_key(name).then_some(state);
-    fleet.until(state, &[(cell, "m00001", &said)], wanted).await;
+    let reports = [(cell, "m00001", &said)];
+    fleet.until(state, &reports, wanted).await;
+    fleet.stays(5, &reports, wanted).await;
+    // And where nobody is convicted, the incident says why.
+    let incidents: Vec<NodeIncident> = fleet.cluster.list().await;
+    let said_why = |incident: &&NodeIncident| {
+        let status = incident.status.as_ref();
+        status.is_some_and(|status| status.decision.reason.contains("no majority"))
+    };
+    let expected = if state == "Unknown" { dead.len() } else { 0 };
+    assert_eq!(incidents.iter().filter(said_why).count(), expected);
 }
 
 /// Those with a link speak for their own cells and for eight others each; whoever else has none is called

@@ -295,6 +295,14 @@ pub fn node(store: &mut Store, now: u64, zone: &str, member: &RosterMember) {
             ],
         ),
         (
+            "db",
+            "StatefulSet",
+            vec![
+                default_toleration(taints::UNREACHABLE),
+                default_toleration(taints::NOT_READY),
+            ],
+        ),
+        (
             "log",
             "DaemonSet",
             vec![Toleration {

@@ -301,8 +301,8 @@ pub fn outgrown(cut: usize, seed: u64) -> Script {
 }
 
 /// A zone of 3 nodes grows to 70, and shrinks to 10. In between all agents get new keys, or all machines
-/// boot. Nodes that are there die and come back all the time, and for a while a replica of the controller
-/// restarts every 10 s.
+/// boot. Nodes that are there die and come back all the time, and for a while whichever replica of the
+/// controller leads is killed every 10 s.
 pub(super) fn lifetime(script: &mut Script, rng: &mut Rng) {
     const MOST: usize = 70;
     const LEFT: usize = 10;
@@ -325,15 +325,10 @@ pub(super) fn lifetime(script: &mut Script, rng: &mut Rng) {
     }
     let restarts = WARM_UP + rng.below(200 * SECOND);
     for time in 0..6 {
-        let replica = usize::try_from(time % 2).unwrap_or_default();
-        script.add(
-            restarts + time * 10 * SECOND,
-            3 * SECOND,
-            Fault::ReplicaDown(replica),
-        );
+        script.add(restarts + time * 10 * SECOND, 3 * SECOND, Fault::LeaderDown);
     }
     at += 180 * SECOND;
-    let boots = rng.in_thousand(500);
+    let boots = script.seed % 2 == 1;
     for node in 1..=MOST {
         let fault = if boots {
             Fault::PowerOff(node)

@@ -2,6 +2,7 @@
 
 mod cases;
 mod hostile;
+pub mod measured;
 mod random;
 
 pub use cases::{few_links, matrix, outgrown, split};

@@ -14,7 +14,7 @@ pub(super) fn random(script: &mut Script, rng: &mut Rng) {
     script.zones = vec![usize::try_from(rng.between(2, most)).unwrap_or(5)];
     script.network = network(rng);
     script.drift = *rng.pick(&[0, 50, 200]).unwrap_or(&0);
-    // All begin within the first half of 3 minutes and last for most of them, so that they overlap.
+    // All begin within the first half of 3 minutes, so that most of them overlap.
     for _ in 0..rng.between(2, 5) {
         let fault = fault(script, rng);
         let at = WARM_UP + rng.below(90 * SECOND);
@@ -25,6 +25,26 @@ pub(super) fn random(script: &mut Script, rng: &mut Rng) {
             _ => rng.between(10, 120) * SECOND,
         };
         script.add(at, lasts, fault);
+    }
+    overlap(script, rng);
+    let faults = script.last_fault_ends() - WARM_UP;
+    script.rest = script.rest.max((180 * SECOND).saturating_sub(faults));
+}
+
+/// Two faults at least are there at the same time: where chance has it otherwise, the last one begins during
+/// the longest.
+fn overlap(script: &mut Script, rng: &mut Rng) {
+    if script.overlaps() {
+        return;
+    }
+    let longest = script.steps.iter().max_by_key(|step| step.lasts).cloned();
+    let other = script
+        .steps
+        .iter_mut()
+        .rev()
+        .find(|step| longest.as_ref() != Some(*step));
+    if let (Some(longest), Some(other)) = (longest, other) {
+        other.at = longest.at + rng.below(longest.lasts);
     }
 }
 

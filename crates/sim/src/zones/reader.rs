@@ -4,7 +4,8 @@ use super::rules::{self, Rules};
 use crate::api::build::{self, node_of_uid, node_uid};
 use crate::api::objects::{EPOCH, Object, cluster_key, renew_time};
 use crate::event::{Delivery, Event};
-use crate::ledger::MINORITY;
+use crate::found::unfound;
+use crate::ledger::{MINORITY, UNFOUND};
 use crate::promise::Fate;
 use crate::script::SECOND;
 use crate::sight::{honest_suffice, may_be_convicted};
@@ -336,6 +337,15 @@ impl Sim {
             let text = format!("node {node} lives and is held dead");
             self.ledger
                 .breaks(now, "L1: not converged after the last fault", text);
+            return;
+        }
+        let deaths = &self.reader.deaths;
+        let is_found = |node: usize, from: u64, to: u64| {
+            let mut of_node = deaths.iter().filter(|(_, dead)| *dead == node);
+            of_node.any(|(at, _)| (from..=to).contains(at))
+        };
+        if let Some(text) = unfound(&self.script, is_found) {
+            self.ledger.breaks(now, UNFOUND, text);
         }
     }
 }

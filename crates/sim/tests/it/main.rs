@@ -11,16 +11,19 @@
 )]
 
 mod hostile;
+mod measured;
 
 use evenkeel_failover_rules::world::Config;
 use evenkeel_judge::Profile;
 use evenkeel_sim::agreement::{self, History};
 use evenkeel_sim::groups::{matrix, outgrown, script};
+use evenkeel_sim::script::{SECOND, WARM_UP};
+use evenkeel_sim::sight::is_vouched_for;
 use evenkeel_sim::zones::Rules;
 use evenkeel_sim::zones::measured::play_by;
-use evenkeel_sim::{Group, run};
+use evenkeel_sim::{Fault, Group, run};
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
@@ -58,11 +61,16 @@ fn search<T: Send>(first: u64, count: u64, test: impl Fn(u64) -> Option<T> + Syn
 
 /// Plays seeds of a group; the first that fails is made small and told.
 fn keeps_its_promises(group: Group) {
+    rounds_of(group);
+}
+
+/// The same; the rounds of votes of all runs.
+fn rounds_of(group: Group) -> Option<usize> {
     let only = std::env::var("EVENKEEL_SIM_GROUP")
         .ok()
         .and_then(|text| Group::parse(&text));
     if only.is_some_and(|only| only != group) {
-        return;
+        return None;
     }
     let (first, count) = if let Some(seed) = setting("EVENKEEL_SIM_SEED") {
         (seed, 1)
@@ -78,9 +86,14 @@ fn keeps_its_promises(group: Group) {
         let first = setting("EVENKEEL_SIM_FIRST").unwrap_or_default();
         (first, (share / group.cost()).max(1))
     };
-    let failing = search(first, count, |seed| run::run(group, seed).broken);
+    let rounds = AtomicUsize::new(0);
+    let failing = search(first, count, |seed| {
+        let outcome = run::run(group, seed);
+        rounds.fetch_add(outcome.numbers.rounds, Ordering::Relaxed);
+        outcome.broken
+    });
     let Some((seed, broken)) = failing.first() else {
-        return;
+        return Some(rounds.into_inner()).filter(|_| setting("EVENKEEL_SIM_SEED").is_none());
     };
     let small = run::shrink(&script(group, *seed));
     let small = small.map_or_else(|| broken.to_string(), |failure| failure.to_string());
@@ -279,7 +292,9 @@ fn somebody_else_answers_for_a_kubelet() {
 
 #[test]
 fn a_split_of_a_zone_of_several_cells_convicts_by_majorities_alone_and_confirms_nothing() {
-    keeps_its_promises(Group::Splits);
+    // A hundredth of what the example `soak` plays.
+    let rounds = rounds_of(Group::Splits);
+    assert!(rounds.is_none_or(|rounds| rounds >= 1_000), "{rounds:?} rounds");
 }
 
 #[test]
@@ -305,6 +320,34 @@ fn faults_of_any_kind_overlap() {
 #[test]
 fn faults_of_any_kind_overlap_in_large_zones() {
     keeps_its_promises(Group::RandomZones);
+}
+
+/// And each run lasts for three minutes after the agents have met.
+#[test]
+fn scripts_of_faults_of_any_kind_are_long_and_their_faults_overlap() {
+    for group in [Group::Random, Group::RandomZones] {
+        for seed in 0..1_000 {
+            let script = script(group, seed);
+            assert!(script.overlaps(), "{script}");
+            assert!(script.end() >= WARM_UP + 180 * SECOND, "{script}");
+        }
+    }
+}
+
+/// Endpoints of nodes that are only cut off are watched in many runs with faults of any kind.
+#[test]
+fn many_scripts_of_faults_of_any_kind_have_a_node_that_is_vouched_for() {
+    let scripts = (0..1_000).map(|seed| script(Group::Random, seed));
+    let vouched = scripts.filter(|script| {
+        let mut cuts = script.steps.iter().filter_map(|step| match step.fault {
+            // Without Evenkeel endpoints are lost 45 s after the cut.
+            Fault::CutCloud(node) => Some((node, step.at + 45 * SECOND..step.ends())),
+            _ => None,
+        });
+        cuts.any(|(node, mut cut)| cut.any(|at| at % SECOND == 0 && is_vouched_for(script, node, at)))
+    });
+    let vouched = vouched.count();
+    assert!(vouched >= 40, "in {vouched} of 1,000");
 }
 
 /// Plays the groups of zones with rules that are broken on purpose, until a promise breaks.

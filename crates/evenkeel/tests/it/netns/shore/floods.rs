@@ -1,4 +1,4 @@
-//! Floods of datagrams against real agents (hazard 49). `cargo xtask numbers` prints what they cost.
+//! Floods of datagrams against real agents (hazard 49). `.ci/real` prints what they cost.
 
 use super::{Ip, LAN, Shore, name};
 use evenkeel_api::crd::ZoneHealth;

@@ -338,6 +338,14 @@ impl Shore {
         (machine.agent, machine.kubelet) = (None, None);
     }
 
+    /// A machine's agent, which has ended, begins a new life.
+    fn begin_agent(&mut self, number: u8) {
+        let place = usize::from(number) - 1;
+        let mut machine = self.machines.remove(place);
+        self.start_agent(&mut machine);
+        self.machines.insert(place, machine);
+    }
+
     fn machine_mut(&mut self, number: u8) -> &mut Machine {
         &mut self.machines[usize::from(number) - 1]
     }
@@ -363,6 +371,13 @@ impl Shore {
         let incoming: Vec<&str> = incoming.iter().map(String::as_str).collect();
         let outgoing: Vec<&str> = outgoing.iter().map(String::as_str).collect();
         self.on(number).namespace.drop_matching(&incoming, &outgoing);
+    }
+
+    /// Lets all packets of a machine through again, of which some were dropped.
+    fn heal(&self, number: u8) {
+        let namespace = &self.on(number).namespace;
+        assert!(namespace.dropped() > 0, "the fault was no fault");
+        namespace.heal();
     }
 
     /// By node, what its open incident says.

@@ -42,7 +42,7 @@ fn a_cut_cloud_link_is_no_death() {
     shore.on(3).namespace.drop_matching(&[&incoming], &[&outgoing]);
     shore.until_state(3, "Disconnected", CUT);
     shore.stays_for(Duration::from_secs(30), &[(3, "Disconnected")]);
-    shore.on(3).namespace.heal();
+    shore.heal(3);
     shore.until_calm();
 }
 
@@ -55,18 +55,16 @@ fn broken_ways_between_neighbours_convict_nobody() {
         return skipped("broken_ways_between_neighbours_convict_nobody", &why);
     }
     let shore = Shore::start(4, Ip::V4);
-    shore.part(1, &[2], &[]);
-    shore.quiet_for(QUIET);
-    shore.part(1, &[], &[2]);
-    shore.quiet_for(QUIET);
-    shore.part(1, &[2], &[2]);
-    shore.quiet_for(QUIET);
-    shore.on(1).namespace.heal();
+    for (from, to) in [(&[2][..], &[][..]), (&[], &[2]), (&[2], &[2])] {
+        shore.part(1, from, to);
+        shore.quiet_for(QUIET);
+        shore.heal(1);
+    }
     // Nobody hears it: its neighbours vote it dead, and it renews.
     shore.part(3, &[], &[1, 2, 4]);
     shore.until_state(3, "Isolated", DEATH);
     shore.stays_for(QUIET, &[(3, "Isolated")]);
-    shore.on(3).namespace.heal();
+    shore.heal(3);
     shore.until_calm();
     // It hears nobody, and so accuses nobody.
     shore.part(4, &[1, 2, 3], &[]);
@@ -75,7 +73,7 @@ fn broken_ways_between_neighbours_convict_nobody() {
         Some("Isolated") => node == "shore-4",
         other => other.is_none(),
     });
-    shore.on(4).namespace.heal();
+    shore.heal(4);
     shore.until_calm();
     // Half of an even cell decides nothing.
     for number in [1, 2] {
@@ -83,7 +81,7 @@ fn broken_ways_between_neighbours_convict_nobody() {
     }
     shore.quiet_for(2 * QUIET);
     for number in [1, 2] {
-        shore.on(number).namespace.heal();
+        shore.heal(number);
     }
     shore.quiet_for(QUIET);
 }
@@ -104,6 +102,9 @@ fn with_30_percent_of_packets_lost_the_dead_are_found_and_nobody_else() {
         machine.namespace.drop_matching(&[&lost], &[]);
     }
     shore.quiet_for(2 * QUIET);
+    for machine in &shore.machines {
+        assert!(machine.namespace.dropped() > 0, "the fault was no fault");
+    }
     shore.power_off(5);
     shore.until_state(5, "Dead", DEATH);
     shore.stays_for(QUIET, &[(5, "Dead")]);
@@ -129,6 +130,12 @@ fn agents_that_stop_or_end_convict_nobody_and_a_death_is_found_without_them() {
         let client = shore.client().await;
         shore.holder(&client, |_| true).await
     });
+    // Another agent ends, and begins a new life.
+    let other = if reporter == 4 { 5 } else { 4 };
+    shore.machine_mut(other).agent = None;
+    shore.quiet_for(QUIET);
+    shore.begin_agent(other);
+    shore.quiet_for(QUIET);
     let victim = if reporter == 2 { 3 } else { 2 };
     shore.machine_mut(reporter).agent = None;
     shore.power_off(victim);

@@ -1,0 +1,59 @@
+//! Zones that are measured, in the sizes that CI has time for.
+
+use super::search;
+use evenkeel_sim::groups::measured::{SETTLED, listed_for, lossy, outage};
+use evenkeel_sim::measure::Window;
+use evenkeel_sim::script::SECOND;
+use evenkeel_sim::zones::measured::measure;
+
+/// A hundredth of what the example `numbers` plays: 1,000 node-hours for each loss, in runs of half an hour.
+#[test]
+fn losses_of_up_to_30_percent_convict_nobody_who_lives() {
+    let window = Window {
+        from: SETTLED,
+        until: SETTLED + 1_800 * SECOND,
+    };
+    for percent in [0, 10, 20, 30] {
+        let failing = search(0, 400, |seed| {
+            let found = measure(&lossy(vec![5], seed, percent, window.until), window).false_deaths;
+            (found > 0).then_some(found)
+        });
+        assert!(
+            failing.is_empty(),
+            "at {percent} % loss, (seed, deaths): {failing:?}"
+        );
+    }
+}
+
+/// Scenario 21; the example `numbers` plays it with 5,000 nodes.
+#[test]
+fn after_an_outage_nobody_is_dead_and_requests_are_few() {
+    for (size, most) in [(5, 0.25), (20, 0.2), (64, 0.2)] {
+        let (script, window) = outage(vec![size], 1);
+        let run = measure(&script, window);
+        assert_eq!(run.deaths, [], "of {size}");
+        let (_, after) = run.requests.split_at(run.requests.len() / 2);
+        let each = after.iter().sum::<u64>() as f64 / after.len() as f64 / size as f64;
+        assert!(
+            each > 0.0 && each <= most,
+            "{each} requests per second and node of {size}"
+        );
+    }
+}
+
+/// Evidence, challenges and numbers go on for weeks, and a death at their end is found like any other.
+#[test]
+fn a_member_is_listed_for_two_weeks() {
+    let (script, dies) = listed_for(14, 1);
+    let window = Window {
+        from: SETTLED,
+        until: script.end(),
+    };
+    let run = measure(&script, window);
+    let found: Vec<(u64, usize)> = run.deaths;
+    let [(at, 1)] = found[..] else {
+        panic!("one death is found: {found:?}");
+    };
+    assert!((dies..dies + 10 * SECOND).contains(&at), "{at} after {dies}");
+    assert_eq!(run.false_deaths, 0);
+}
