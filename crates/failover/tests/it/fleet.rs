@@ -373,6 +373,12 @@ async fn a_large_part_of_a_cell_dies(#[case] dead: usize, #[case] state: &'stati
     let mut fleet = Fleet::start(64).await;
     let (_replica, cells) = fleet.controlled().await;
     let cell = &cells[0];
+    // A calm cell is seen to report by its Lease.
+    let lease = names::zone_lease(&cell_object_name(names::DEFAULT_ZONE, cell.number));
+    let leases = fleet.cluster.namespaced(names::NAMESPACE);
+    for _ in 0..2 {
+        leases.renew(&lease, "m00001").await;
+    }
     let dead: Vec<String> = fleet.names[64 - dead..].to_vec();
     fleet.cut(dead.iter().cloned()).await;
     let said: BTreeMap<&str, Said> = dead.iter().map(|name| (name.as_str(), Said::Dead)).collect();
@@ -382,12 +388,11 @@ async fn a_large_part_of_a_cell_dies(#[case] dead: usize, #[case] state: &'stati
     fleet.stays(5, &reports, wanted).await;
     // And where nobody is convicted, the incident says why.
     let incidents: Vec<NodeIncident> = fleet.cluster.list().await;
-    let said_why = |incident: &&NodeIncident| {
-        let status = incident.status.as_ref();
-        status.is_some_and(|status| status.decision.reason.contains("no majority"))
-    };
-    let expected = if state == "Unknown" { dead.len() } else { 0 };
-    assert_eq!(incidents.iter().filter(said_why).count(), expected);
+    for incident in incidents.iter().filter(|_| state == "Unknown") {
+        let decision = incident.status.as_ref().map(|status| &status.decision);
+        let says_why = decision.is_some_and(|decision| decision.reason.contains("no majority"));
+        assert!(says_why, "{decision:?}");
+    }
 }
 
 /// Those with a link speak for their own cells and for eight others each; whoever else has none is called

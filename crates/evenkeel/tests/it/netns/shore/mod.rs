@@ -283,7 +283,9 @@ impl Shore {
         let client = self.client().await;
         let zones: Api<evenkeel_api::crd::ZoneHealth> = Api::all(client.clone());
         let count = self.machines.len();
-        eventually("everybody is in the roster", PATIENCE, || async {
+        // Learners become voters one roster after the other, of which there is one in 10 s.
+        let patience = PATIENCE.max(Duration::from_secs(6) * count as u32);
+        eventually("everybody is in the roster", patience, || async {
             let roster = zones.get_opt(ZONE).await.ok()??.spec.read_roster()?;
             let members = roster.members.iter();
             let checked = members.filter(|member| member.kubelet.is_some() && !member.learner);
@@ -296,7 +298,7 @@ impl Shore {
             let watched = (count - 1).min(10);
             eventually(
                 &format!("{} has met its neighbours", machine.name()),
-                PATIENCE,
+                patience,
                 || async {
                     let met = machine.metrics()?;
                     (met == [count as u64, watched as u64]).then_some(())

@@ -1,5 +1,6 @@
 //! What cells cost and how soon they find a death on real sockets: bytes by the counters of the interfaces,
-//! all headers included. `cargo xtask numbers` prints them beside what is simulated.
+//! all headers included. `cargo xtask numbers` prints them beside what is simulated. `EVENKEEL_CELLS=64`
+//! measures a cell of this size alone.
 
 use super::{CLOUD, Ip, LAN, Machine, Shore, name};
 use evenkeel_testkit::{netns, skipped};
@@ -67,7 +68,8 @@ fn of_cells() {
     if let Some(why) = netns::missing() {
         return skipped("of_cells", &why);
     }
-    for count in [5, 64] {
+    let sizes = std::env::var("EVENKEEL_CELLS").unwrap_or_else(|_| "5,64".to_owned());
+    for count in sizes.split(',').map(|size| size.parse().expect("a number")) {
         let mut shore = Shore::start(count, Ip::V4);
         std::thread::sleep(SETTLES);
         rows_of_bytes(count, &rates(&shore));

@@ -6,8 +6,9 @@ use evenkeel_testkit::{eventually, netns, skipped};
 use rstest::rstest;
 use std::time::Duration;
 
-/// From a fault to the announced death, with what an overloaded machine adds. The measured times are printed.
-const DEATH: Duration = Duration::from_secs(20);
+/// From a fault to the announced death: 6 s in 99 of 100 cases, 8 s where packets are lost, and what a busy
+/// machine adds. The measured times are printed.
+const DEATH: Duration = Duration::from_secs(10);
 /// From a cut cloud link to Disconnected: 25 s of silence of the Lease.
 const CUT: Duration = Duration::from_secs(50);
 
