@@ -13,7 +13,7 @@ use crate::support::evenkeel;
 use evenkeel_api::crd::NodeIncident;
 use evenkeel_testkit::cluster::Objects as _;
 use evenkeel_testkit::eventually;
-use evenkeel_testkit::netns::Namespace;
+use evenkeel_testkit::netns::{self, Namespace};
 use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
 use k8s_openapi::api::core::v1::Node;
 use kube::{Api, Client};
@@ -142,6 +142,7 @@ impl Shore {
 
     /// The same; with this library each agent has a wall clock of its own.
     fn start_by(faketime: Option<PathBuf>, count: u8, ip: Ip) -> Self {
+        netns::allow_neighbours(usize::from(count));
         let (cloud, lan) = (Namespace::new("cloud"), Namespace::new("lan"));
         cloud.be_switch();
         lan.be_switch();
