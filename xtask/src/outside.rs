@@ -31,7 +31,7 @@ const PROGRAMS: [Program; 4] = [
     // It is a client of the API server by way of kube, and serves nothing.
     Program {
         name: "election",
-        most: 154,
+        most: 155,
         without: &[
             "clap",
             "axum",
