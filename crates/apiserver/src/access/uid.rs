@@ -1,10 +1,10 @@
 //! Random UIDs.
 
-use uuid::Uuid;
+use uuid::Builder;
 
 /// A version 4 UUID (RFC 9562, 5.4).
 pub(crate) fn random() -> String {
-    Uuid::new_v4().to_string()
+    Builder::from_random_bytes(rand::random()).into_uuid().to_string()
 }
 
 /// Five characters as upstream appends to generated names: no vowels, nothing easily mistaken.
