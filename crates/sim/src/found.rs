@@ -63,49 +63,37 @@ pub(crate) fn unfound(script: &Script, is_found: impl Fn(usize, u64, u64) -> boo
 /// Whether more than half of the members of the zone live all the time and have a vote, and have met the
 /// node, and one of them at least has its link.
 fn majority_finds(script: &Script, node: usize, from: u64, to: u64) -> bool {
-    let zone = script.zone_of(node);
-    let is_there = |member: usize, at: u64| {
+    let is_there = |member: usize| {
         let mut own = script.faults_of(member);
         own.all(|step| match step.fault {
-            Fault::Join(_) => step.at <= at,
-            Fault::Leave(_) => at < step.at,
+            Fault::Join(_) => step.at <= to,
+            Fault::Leave(_) => to < step.at,
             _ => true,
         })
     };
-    let is_new = |member: usize| {
+    // A fault that was there meanwhile, or was over less than `after` before.
+    let had = |member: usize, after: u64, is_one: fn(&Fault) -> bool| {
         let mut own = script.faults_of(member);
-        own.any(|step| {
-            let news = matches!(step.fault, Fault::Join(_) | Fault::NewKey(_));
-            news && step.at <= to && from < step.ends() + VOTES
+        own.any(|step| is_one(&step.fault) && step.at <= to && from < step.ends() + after)
+    };
+    let is_new = |member: usize| {
+        had(member, VOTES, |fault| {
+            matches!(fault, Fault::Join(_) | Fault::NewKey(_))
         })
     };
     // Who was off meets the others anew.
-    let is_off = |member: usize| {
-        let mut own = script.faults_of(member);
-        own.any(|step| {
-            matches!(step.fault, Fault::PowerOff(_)) && step.at <= to && from < step.ends() + VOTES
-        })
-    };
-    let is_cut = |member: usize| {
-        let mut own = script.faults_of(member);
-        own.any(|step| matches!(step.fault, Fault::CutCloud(_)) && step.at <= to && from < step.ends())
-    };
+    let is_off = |member: usize| had(member, VOTES, |fault| matches!(fault, Fault::PowerOff(_)));
+    let is_cut = |member: usize| had(member, 0, |fault| matches!(fault, Fault::CutCloud(_)));
     let fell_before = script
         .faults_of(node)
         .any(|step| matches!(step.fault, Fault::PowerOff(_)) && step.at < from && from < step.ends() + VOTES);
-    let members: Vec<usize> = (1..=script.nodes())
-        .filter(|member| script.zone_of(*member) == zone && is_there(*member, to))
-        .collect();
-    let find: Vec<usize> = members
-        .iter()
-        .copied()
-        .filter(|member| *member != node && !is_new(*member) && !is_off(*member))
-        .collect();
+    let members = || script.zone_members(node).filter(|member| is_there(*member));
+    let find = || members().filter(|member| *member != node && !is_new(*member) && !is_off(*member));
     !is_new(node)
         && !fell_before
-        && is_there(node, to)
-        && find.iter().any(|member| !is_cut(*member))
-        && find.len() * 2 > members.len()
+        && is_there(node)
+        && find().any(|member| !is_cut(member))
+        && find().count() * 2 > members().count()
 }
 
 #[cfg(test)]

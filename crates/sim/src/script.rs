@@ -352,14 +352,9 @@ impl Script {
 
     /// Whether two faults are there at the same time, once at least.
     pub fn overlaps(&self) -> bool {
-        let begins_during = |one: &Step, other: &Step| one.at <= other.at && other.at < one.ends();
-        let mut pairs = (1..self.steps.len()).flat_map(|next| (0..next).map(move |before| (before, next)));
-        pairs.any(
-            |(before, next)| match (self.steps.get(before), self.steps.get(next)) {
-                (Some(one), Some(other)) => begins_during(one, other) || begins_during(other, one),
-                _ => false,
-            },
-        )
+        let at_once = |one: &Step, other: &Step| one.at < other.ends() && other.at < one.ends();
+        let mut steps = self.steps.iter().enumerate();
+        steps.any(|(index, one)| self.steps.iter().skip(index + 1).any(|other| at_once(one, other)))
     }
 
     /// When the run is over.
@@ -510,6 +505,12 @@ impl fmt::Display for Script {
 }
 
 impl Script {
+    /// The nodes of a node's zone, itself among them.
+    pub fn zone_members(&self, node: usize) -> impl Iterator<Item = usize> {
+        let zone = self.zone_of(node);
+        (1..=self.nodes()).filter(move |other| self.zone_of(*other) == zone)
+    }
+
     /// Index of the zone of a node.
     pub fn zone_of(&self, node: usize) -> usize {
         let mut first = 1;

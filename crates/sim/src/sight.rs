@@ -21,10 +21,10 @@ const TOO_SLOW: u64 = 400;
 /// voter that was off or did not run is none of them. `cell`: whose majority that is, where it is not the
 /// whole zone's.
 pub fn may_be_convicted(script: &Script, cell: Option<&BTreeSet<usize>>, node: usize, at: u64) -> bool {
-    let zone = script.zone_of(node);
     let members = |since: u64| {
-        (1..=script.nodes())
-            .filter(move |other| script.zone_of(*other) == zone && !is_to_join(script, *other, since))
+        script
+            .zone_members(node)
+            .filter(move |other| !is_to_join(script, *other, since))
             .filter(move |other| !has_left(script, *other, since))
             .filter(move |other| cell.is_none_or(|cell| cell.contains(other)))
     };
@@ -50,8 +50,7 @@ pub fn may_be_convicted(script: &Script, cell: Option<&BTreeSet<usize>>, node: u
 /// member, so that they convict the node by themselves when it dies. Of three and of four members they are
 /// not: a hostile one that says yes, or nothing, is then the vote that is missing.
 pub(crate) fn honest_suffice(script: &Script, node: usize) -> bool {
-    let zone = script.zone_of(node);
-    let members = || (1..=script.nodes()).filter(|other| script.zone_of(*other) == zone);
+    let members = || script.zone_members(node);
     let is_honest = |other: &usize| {
         let mut faults = script.faults_of(*other);
         *other != node && !faults.any(|step| matches!(step.fault, Fault::Hostile(..)))
@@ -67,8 +66,7 @@ pub fn is_vouched_for(script: &Script, node: usize, at: u64) -> bool {
     let cut = |step: &Step| matches!(step.fault, Fault::CutCloud(_));
     let elsewhere = |step: &Step| step.fault.node().is_some() || matches!(step.fault, Fault::ReplicaDown(_));
     let is_sound = |other: usize| script.faults_of(other).all(|step| cut(step) || !lasts(step));
-    let zone = script.zone_of(node);
-    let members = || (1..=script.nodes()).filter(|other| script.zone_of(*other) == zone);
+    let members = || script.zone_members(node);
     let sound: Vec<usize> = members()
         .filter(|other| *other != node && is_sound(*other))
         .collect();

@@ -277,31 +277,14 @@ pub fn node(store: &mut Store, now: u64, zone: &str, member: &RosterMember) {
     };
     let agent = AgentStatus::new(&member.name, agent);
     let _ = store.create(now, Writer::Agent, Object::Agent(Box::new(agent)));
+    let defaults = vec![
+        default_toleration(taints::UNREACHABLE),
+        default_toleration(taints::NOT_READY),
+    ];
     for (name, owner, tolerations) in [
-        (
-            "web",
-            "ReplicaSet",
-            vec![
-                default_toleration(taints::UNREACHABLE),
-                default_toleration(taints::NOT_READY),
-            ],
-        ),
-        (
-            "api",
-            "ReplicaSet",
-            vec![
-                default_toleration(taints::UNREACHABLE),
-                default_toleration(taints::NOT_READY),
-            ],
-        ),
-        (
-            "db",
-            "StatefulSet",
-            vec![
-                default_toleration(taints::UNREACHABLE),
-                default_toleration(taints::NOT_READY),
-            ],
-        ),
+        ("web", "ReplicaSet", defaults.clone()),
+        ("api", "ReplicaSet", defaults.clone()),
+        ("db", "StatefulSet", defaults.clone()),
         (
             "log",
             "DaemonSet",

@@ -74,8 +74,8 @@ impl Engine {
                 rank: rank.unwrap_or_default(),
                 spare: told && rank != Some(0),
             };
-            if let Some(news) = self.hand_over.divert(&mut self.cx, standing) {
-                self.take_news(news);
+            if self.hand_over.divert(&mut self.cx, standing) {
+                self.take_written(false);
             }
         }
         self.own.be_carried(self.hand_over.is_carried());

@@ -416,9 +416,10 @@ impl Cell {
         let is_first = known.is_none() && self.askers.is_empty();
         let mut asker = known.unwrap_or_else(|| Asker::new(to.clone(), header.incarnation));
         if asker.incarnation != header.incarnation {
-            let served = asker.served;
-            asker = Asker::new(to.clone(), header.incarnation);
-            asker.served = served;
+            asker = Asker {
+                served: asker.served,
+                ..Asker::new(to.clone(), header.incarnation)
+            };
         }
         (asker.to, asker.heard, asker.spare) = (to, now, offer.spare);
         let is_writing = self.writing.is_some_and(|writing| {

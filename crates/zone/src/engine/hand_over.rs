@@ -189,13 +189,13 @@ impl HandOver {
 
     /// Takes over what the API server would be asked for in vain. Returns whether a report failed: over the
     /// link that is down it would be on its way for up to 9 s, and delay the next search.
-    pub(super) fn divert(&mut self, cx: &mut Context, standing: Standing) -> Option<News> {
+    pub(super) fn divert(&mut self, cx: &mut Context, standing: Standing) -> bool {
         let concerns = |output: &Output| matches!(output, Output::Report(_) | Output::ReadLease(_));
         if !cx.outputs().iter().any(concerns) {
-            return None;
+            return false;
         }
         self.standing = standing;
-        let mut failed = None;
+        let mut failed = false;
         let mut asked = Vec::new();
         for output in cx.take_outputs() {
             match output {
@@ -208,7 +208,7 @@ impl HandOver {
                     });
                     self.offer(cx);
                 }
-                Output::Report(_) => failed = Some(News::Report { written: false }),
+                Output::Report(_) => failed = true,
                 Output::ReadLease(member) if self.is_carried() => asked.push(member),
                 other => cx.put(other),
             }

@@ -57,7 +57,7 @@ pub(super) struct Publication {
     write: Write,
     /// What stands in this agent's object, as far as it knows; nothing before the first write of this life.
     written: Option<(Contents, Millis)>,
-    /// Since when it holds something of a member that is to be written.
+    /// Since when it has no link, and holds something of a member that is to be written.
     holds_since: Option<Millis>,
     /// By member: the newest word of another reporter on what it has written.
     told: BTreeMap<MemberId, (VerdictKind, Millis)>,
@@ -221,8 +221,8 @@ impl Publication {
         let mut due = Due::never();
         self.told.retain(|id, _| cx.roster().contains(*id));
         self.stand(cx, own, reporter.rank(), &mut due);
-        let unwritten = self.is_unwritten(cx, reporter, &mut due);
-        if alone || needed && unwritten {
+        let unwritten = self.is_unwritten(cx, reporter, needed, &mut due);
+        if alone || unwritten {
             self.outside_until = cx.now().plus(OVERLAPS_MS);
         }
         let outside = needed && cx.now() < self.outside_until;
@@ -233,9 +233,9 @@ impl Publication {
 
     /// Whether nobody said for long that what this agent holds is written. A member that has a link and hears
     /// too few of the others reports nothing, and only its silence tells.
-    fn is_unwritten(&mut self, cx: &Context, reporter: &Reporter, due: &mut Due) -> bool {
+    fn is_unwritten(&mut self, cx: &Context, reporter: &Reporter, needed: bool, due: &mut Due) -> bool {
         let now = cx.now();
-        if !reporter.held().any(|(_, held)| held.kind != VerdictKind::None) {
+        if !needed || !reporter.held().any(|(_, held)| held.kind != VerdictKind::None) {
             self.holds_since = None;
             return false;
         }
