@@ -3,12 +3,12 @@
 //! `cargo run --release -p evenkeel-sim --example numbers -- [--rows LIST] [--sizes LIST] [--deaths N]
 //! [--hours N] [--losses LIST] [--first SEED]`
 //!
-//! Rows: `detection`, `reporter`, `loss`, `traffic`, `outage`, `mass`, `reports`, `changes`, `reporters`,
-//! `false`; all by default. Sizes: of a zone; by default 3,5,7,11,16,20,32,64. `5000` stands for 79 zones
-//! of 64, which is how a zone that large has to be divided: with one agent's knowledge of each of 5,000
-//! others, one zone of 5,000 does not fit into memory. `--hours` are node-hours of the row `false`, for
-//! each size and loss; `--losses` are its losses in percent, by default 0,10,20,30. Its rows name
-//! the seeds that were played; a later call goes on from there with `--first`.
+//! Rows: `detection`, `reporter`, `loss`, `traffic`, `outage`, `mass`, `reports`, `readers`, `changes`,
+//! `reporters`, `false`; all by default. Sizes: of a zone; by default 3,5,7,11,16,20,32,64. Above 64 a zone
+//! is divided into cells, as the planner divides it: rows of 500 members take up to a minute, and rows of
+//! 5,000 up to half an hour. `--hours` are node-hours of the row `false`, for each size and loss; `--losses`
+//! are its losses in percent, by default 0,10,20,30. Its rows name the seeds that were played; a later call
+//! goes on from there with `--first`.
 #![allow(clippy::print_stdout, reason = "a table for people")]
 #![allow(
     clippy::disallowed_methods,
@@ -19,22 +19,22 @@ use evenkeel_sim::groups::measured::{SETTLED, calm as calm_zones, good_network, 
 use evenkeel_sim::measure::{Measured, Window};
 use evenkeel_sim::rng::Rng;
 use evenkeel_sim::script::{Network, SECOND};
-use evenkeel_sim::zones::measured::{measure, reporters};
+use evenkeel_sim::zones::measured::{cells, measure, measure_by, reporters};
 use evenkeel_sim::{Fault, Script, Step};
-use std::collections::BTreeMap;
+use nix::time::{ClockId, clock_gettime};
 use std::str::FromStr;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// Zones of a fleet of 5,000.
-const FLEET: (usize, usize) = (79, 64);
-/// A victim is off for this long, and on for this long before the next one is chosen.
+/// A victim is off for this long, and on for this long before the next one is chosen. In a zone of many cells
+/// one of so many nodes is a victim at the same time.
 const OFF: u64 = 25 * SECOND;
 const ON: u64 = 45 * SECOND;
+const ONE_OF: usize = 500;
 
 /// What was measured, the goal, and whether it is met.
 type Row = (String, &'static str, bool);
@@ -62,7 +62,7 @@ fn main() {
     let settings = Settings {
         rows: list(
             "--rows",
-            "detection,reporter,loss,traffic,outage,mass,reports,changes,reporters,false",
+            "detection,reporter,loss,traffic,outage,mass,reports,readers,changes,reporters,false",
         ),
         sizes: parsed(&list("--sizes", "3,5,7,11,16,20,32,64")),
         deaths: number("--deaths", 100),
@@ -105,6 +105,7 @@ fn measured(row: &str, size: usize, settings: &Settings) -> Vec<Row> {
         "outage" => outage(size),
         "mass" => mass(size),
         "reports" => reports(size),
+        "readers" => vec![readers(size)],
         "changes" => changes(size),
         "reporters" => vec![standing(size)],
         "false" => settings
@@ -116,16 +117,8 @@ fn measured(row: &str, size: usize, settings: &Settings) -> Vec<Row> {
     }
 }
 
-fn zones(size: usize) -> Vec<usize> {
-    if size == 5_000 {
-        vec![FLEET.1; FLEET.0]
-    } else {
-        vec![size]
-    }
-}
-
 fn script(size: usize, seed: u64, network: Network) -> Script {
-    calm_zones(zones(size), seed, network)
+    calm_zones(vec![size], seed, network)
 }
 
 /// Runs for each seed on two threads.
@@ -155,23 +148,31 @@ fn each<T: Send>(seeds: u64, run: impl Fn(u64) -> T + Sync) -> Vec<T> {
 
 /// Victims die one after the other; times from the power-off to the reader's verdict.
 fn detection(size: usize, deaths: u64, network: Network, reporter: bool) -> Row {
-    let of_one_run = 10;
+    let at_once = (size / ONE_OF).max(1);
+    let of_one_run = 10 * at_once as u64;
     let lossy = network.lost > 0;
     let runs = each(deaths.div_ceil(of_one_run), |seed| {
         let mut script = script(size, seed, network);
         let mut rng = Rng::new(seed).fork("victims");
         let first = reporters(&script).first().copied().unwrap_or(1);
         let mut at = SETTLED;
-        for _ in 0..of_one_run {
-            at += rng.below(4 * SECOND);
-            let any = 1 + usize::try_from(rng.below(script.nodes() as u64)).unwrap_or_default();
-            script.steps.push(Step {
-                at,
-                lasts: OFF,
-                fault: Fault::PowerOff(if reporter { first } else { any }),
-            });
-            at += OFF + ON;
+        for _ in 0..10 {
+            let spread = 4 * SECOND;
+            let mut victims: Vec<usize> = (1..=script.nodes()).collect();
+            if reporter {
+                victims = vec![first];
+            }
+            for _ in 0..at_once.min(victims.len()) {
+                let any = usize::try_from(rng.below(victims.len() as u64)).unwrap_or_default();
+                script.steps.push(Step {
+                    at: at + rng.below(spread),
+                    lasts: OFF,
+                    fault: Fault::PowerOff(victims.swap_remove(any)),
+                });
+            }
+            at += spread + OFF + ON;
         }
+        script.steps.sort_by_key(|step| step.at);
         let window = Window { from: 0, until: at };
         (measure(&script, window), script)
     });
@@ -254,7 +255,7 @@ fn traffic(size: usize) -> Vec<Row> {
 
 /// Nobody reaches the API server for a minute.
 fn outage(size: usize) -> Vec<Row> {
-    let (script, window) = outage_of(zones(size), 1);
+    let (script, window) = outage_of(vec![size], 1);
     let run = measure(&script, window);
     let (during, after) = run.requests.split_at(run.requests.len() / 2);
     let mean = |requests: &[u64]| {
@@ -276,9 +277,8 @@ fn outage(size: usize) -> Vec<Row> {
 /// Nodes lose power together: a quarter of all, at random or the same share of each cell as racks are spread;
 /// 40 % of each cell; and more than half of each.
 fn mass(size: usize) -> Vec<Row> {
-    let cell = if size == 5_000 { FLEET.1 } else { size };
-    let of_each = |percent: usize| cell * percent / 100;
-    let nodes = script(size, 1, good_network()).nodes();
+    let script = script(size, 1, good_network());
+    let (nodes, cells) = (script.nodes(), cells(&script));
     let at_random = {
         let mut chosen: Vec<usize> = (1..=nodes).collect();
         Rng::new(1).fork("mass").shuffle(&mut chosen);
@@ -286,9 +286,10 @@ fn mass(size: usize) -> Vec<Row> {
         chosen
     };
     let spread = |percent: usize| {
-        (1..=nodes)
-            .filter(|node| (node - 1) % cell < of_each(percent))
-            .collect()
+        let of_each = cells
+            .iter()
+            .map(|cell| cell.iter().take(cell.len() * percent / 100));
+        of_each.flatten().copied().collect()
     };
     [
         ("25 % at random", at_random),
@@ -297,13 +298,12 @@ fn mass(size: usize) -> Vec<Row> {
         ("60 % of each cell", spread(60)),
     ]
     .into_iter()
-    .map(|(what, victims)| die_together(size, cell, what, &victims))
+    .map(|(what, victims)| die_together(script.clone(), &cells, what, &victims))
     .collect()
 }
 
 /// Whoever's cell keeps a majority is found dead within 15 s, and nobody else.
-fn die_together(size: usize, cell: usize, what: &str, victims: &[usize]) -> Row {
-    let mut script = script(size, 1, good_network());
+fn die_together(mut script: Script, cells: &[Vec<usize>], what: &str, victims: &[usize]) -> Row {
     let (at, lasts) = (SETTLED, 40 * SECOND);
     script.steps = victims
         .iter()
@@ -318,15 +318,13 @@ fn die_together(size: usize, cell: usize, what: &str, victims: &[usize]) -> Row 
         until: at + lasts,
     };
     let run = measure(&script, window);
-    let cell_of = |node: usize| (node - 1) / cell;
-    let mut dead_in = BTreeMap::<usize, usize>::new();
-    for node in victims {
-        *dead_in.entry(cell_of(*node)).or_default() += 1;
-    }
     let keeps_majority = |node: usize| {
-        dead_in
-            .get(&cell_of(node))
-            .is_none_or(|dead| cell - dead > cell / 2)
+        let cell = cells.iter().find(|cell| cell.contains(&node));
+        let (of_cell, live) = cell.map_or((0, 0), |cell| {
+            let live = cell.iter().filter(|node| !victims.contains(node)).count();
+            (cell.len(), live)
+        });
+        live > of_cell / 2
     };
     let (expected, doubtful): (Vec<usize>, Vec<usize>) =
         victims.iter().copied().partition(|node| keeps_majority(*node));
@@ -365,14 +363,48 @@ fn reports(size: usize) -> Vec<Row> {
         };
         measure(&script, window).largest_report
     };
-    let members = if size == 5_000 { FLEET.1 } else { size };
+    let cells = cells(&script(size, 1, good_network()));
+    let first = cells.first().cloned().unwrap_or_default();
+    let members = first.len();
     let one = listed(vec![Fault::CutCloud(1)]);
-    let all = listed((1..=members).map(Fault::KubeletDown).collect());
+    let all = listed(first.into_iter().map(Fault::KubeletDown).collect());
     vec![(
         format!("{one} bytes with one member listed, {all} with all {members}"),
         "<= 40 KB with all",
         all <= 40_000,
     )]
+}
+
+/// What it costs to verify the reports about so many listed nodes.
+const MANY_LISTED: usize = 5_000;
+
+/// All members are listed, because their kubelets are down, and real keys sign. The figure is of one reader,
+/// for as many such cells as 5,000 nodes make.
+fn readers(size: usize) -> Row {
+    // Only what this thread runs counts: other programs take the core meanwhile.
+    let clock = || {
+        let used = clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID);
+        used.map(Duration::from).unwrap_or_default()
+    };
+    let lasts = 180 * SECOND;
+    let mut script = script(size, 1, good_network());
+    script.ed25519 = true;
+    let step = |node| Step {
+        at: SETTLED,
+        lasts,
+        fault: Fault::KubeletDown(node),
+    };
+    script.steps = (1..=size).map(step).collect();
+    let window = Window {
+        from: SETTLED + lasts / 3,
+        until: SETTLED + lasts,
+    };
+    let run = measure_by(&script, window, Some(clock));
+    let measured = Duration::from_millis(window.until - window.from);
+    let of_one = run.reading.as_secs_f64() / measured.as_secs_f64() / size as f64;
+    let percent = 100.0 * of_one * MANY_LISTED as f64;
+    let text = format!("{percent:.1} % of a core for reports about {MANY_LISTED} listed nodes");
+    (text, "<= 5 % of a core", percent <= 5.0)
 }
 
 /// One node is off for 8 minutes of 10, and another is out of reach of a third one, in one direction.
@@ -431,7 +463,7 @@ fn standing(size: usize) -> Row {
 }
 
 fn false_deaths(size: usize, percent: u64, settings: &Settings) -> Row {
-    let nodes = if size == 5_000 { FLEET.0 * FLEET.1 } else { size } as u64;
+    let nodes = size as u64;
     let minutes = (settings.hours * 60).div_ceil(nodes).max(1);
     // Runs of half an hour.
     let runs = minutes.div_ceil(30);
@@ -439,7 +471,7 @@ fn false_deaths(size: usize, percent: u64, settings: &Settings) -> Row {
         let seed = settings.first + run;
         let from = SETTLED;
         let until = from + minutes.min(30) * 60 * SECOND;
-        let script = lossy(zones(size), seed, percent, until);
+        let script = lossy(vec![size], seed, percent, until);
         let found = measure(&script, Window { from, until }).false_deaths;
         if found > 0 {
             println!("seed {seed} at {percent} % loss: {found} false deaths");

@@ -12,6 +12,9 @@ use jiff::Timestamp;
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
+/// Index of a zone, and number of a cell in it.
+pub(crate) type CellKey = (usize, u32);
+
 /// Something that happens at its time. `life` counts the lives of a process; an event for a former life is
 /// dropped.
 #[derive(Debug)]
@@ -46,12 +49,12 @@ pub(crate) enum Event {
     },
     /// A watch is begun anew.
     Connect { watch: usize, epoch: u64 },
-    /// The keeper of rosters publishes a zone's roster, in a run of zones alone.
-    Roster { zone: usize },
-    /// The reader asks for rounds about the members of a zone that it holds dead, in a run of zones alone.
-    Wanted { zone: usize },
-    /// Ballots of a zone have to sign another challenge.
-    Challenge { zone: usize },
+    /// The keeper of rosters publishes a cell's roster, in a run of zones alone.
+    Roster(CellKey),
+    /// The reader asks for rounds about the members of a cell that it holds dead, in a run of zones alone.
+    Wanted(CellKey),
+    /// Ballots of a cell have to sign another challenge, in a run of zones alone.
+    Challenge(CellKey),
     /// A hostile member does what it does by itself.
     Hostile { node: usize },
     /// Somebody looks whether all promises are kept.

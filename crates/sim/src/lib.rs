@@ -12,6 +12,7 @@
 //! | `network`, `faults`, `clock` | links between nodes, what a step of a script does, clocks of machines |
 //! | `machine`, `agent`, `kubelet` | a node |
 //! | [`malice`], `hostile` | a member that breaks the rules |
+//! | `cells` | the cells of zones, as a run begins with them |
 //! | `replica`, `dispatch`, `execute` | the controller |
 //! | `stock` | the stock controllers |
 //! | [`api`], `serve`, `watch`, `delivery` | the API server |
@@ -37,6 +38,7 @@ pub mod agreement;
 pub mod api;
 mod candidate;
 mod carrying;
+mod cells;
 mod clock;
 mod delivery;
 mod dispatch;

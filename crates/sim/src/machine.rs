@@ -14,6 +14,8 @@ use std::sync::Arc;
 
 pub(crate) struct Machine {
     pub(crate) zone: String,
+    /// Number of its cell, in a run of zones alone.
+    pub(crate) cell: u32,
     pub(crate) powered: bool,
     pub(crate) stalled_until: Option<u64>,
     /// The agent's process alone is stopped until then.
@@ -90,6 +92,7 @@ impl Machine {
     pub(crate) fn new(zone: &str, signer: Arc<dyn Signer>, clock: Clock) -> Self {
         Self {
             zone: zone.to_owned(),
+            cell: 0,
             powered: false,
             stalled_until: None,
             paused_until: None,

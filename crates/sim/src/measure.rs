@@ -1,6 +1,7 @@
 //! What runs of zones measure.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 /// Bytes of an IPv4 header and a UDP header, which every datagram has.
 const HEADERS: u64 = 20 + 8;
@@ -35,7 +36,7 @@ pub struct Measured {
     pub changes: BTreeMap<usize, u64>,
     /// Size of the largest report that was written, as JSON.
     pub largest_report: usize,
-    /// Agents that stand for the Lease of the first zone at the end, and how often one began or ceased to in
+    /// Agents that stand for the Lease of the first cell at the end, and how often one began or ceased to in
     /// the window.
     pub standing: usize,
     pub stands: u64,
@@ -43,6 +44,8 @@ pub struct Measured {
     pub false_deaths: u64,
     /// Requests of all nodes to the API server in each second of the window.
     pub requests: Vec<u64>,
+    /// How long the reader took for the rosters, challenges and reports of the window.
+    pub reading: Duration,
 }
 
 /// When meters count, in milliseconds from the start of the run.

@@ -153,9 +153,9 @@ impl Sim {
         };
         if self.level == Level::Zones {
             // Rosters are made of what agents say of themselves; the keeper gathers that for a while.
-            let zone = self.script.zone_of(node);
+            let cell = self.cell_key(node);
             let delay = self.rng.between(500, 3_000);
-            return self.after(delay, Event::Roster { zone });
+            return self.after(delay, Event::Roster(cell));
         }
         let version = machine.version.to_string();
         let key = cluster_key(&build::node_name(node));
@@ -177,8 +177,7 @@ impl Sim {
             if let Some(machine) = self.machines.get_mut(node - 1) {
                 machine.acknowledged = Some(acknowledged);
             }
-            let zone = self.script.zone_of(node);
-            self.after(LOOKS_EVERY, Event::Roster { zone });
+            self.after(LOOKS_EVERY, Event::Roster(self.cell_key(node)));
             return Reply::Acknowledged;
         }
         let key = cluster_key(&build::node_name(node));

@@ -1,9 +1,9 @@
 //! The run: a queue of events in virtual time over one world.
 
-use crate::api::objects::{EPOCH, Object, cluster_key};
+use crate::api::objects::EPOCH;
 use crate::api::{Store, build};
 use crate::clock::Clock;
-use crate::event::{AgentDue, Call, Event, KubeletDue, ReplicaDue, Reply, Source};
+use crate::event::{AgentDue, Call, CellKey, Event, KubeletDue, ReplicaDue, Reply, Source};
 use crate::ledger::Ledger;
 use crate::machine::Machine;
 use crate::network::Links;
@@ -15,14 +15,12 @@ use crate::stock::Stock;
 use crate::watch::Watch;
 use crate::zones::Reader;
 use evenkeel_api::zone::{KubeletEndpoint, RosterMember};
-use evenkeel_failover_rules::planner::cells::{self, divide};
 use evenkeel_failover_rules::planner::roster::Progress;
-use evenkeel_failover_rules::world::Kind;
 use evenkeel_zone::Millis;
 use evenkeel_zone::keys::stand_in::StandIn;
 use evenkeel_zone::keys::{Ed25519, Signer, SigningKey, Verifier};
-use evenkeel_zone::roster::{Roster, RosterKeys, zone_object_name};
-use std::collections::{BTreeMap, BTreeSet};
+use evenkeel_zone::roster::{Roster, RosterKeys};
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
@@ -56,8 +54,9 @@ pub struct Sim {
     pub(crate) reader: Reader,
     /// By zone object: its roster as it was read last. Hundreds of agents read the same one.
     pub(crate) rosters: BTreeMap<String, Arc<Roster>>,
-    /// By zone, what its keeper knows of its roster; in a run of zones alone.
-    pub(crate) progress: BTreeMap<usize, Progress>,
+    /// The nodes of each cell, and what its keeper knows of its roster; in a run of zones alone.
+    pub(crate) cells: BTreeMap<CellKey, Vec<usize>>,
+    pub(crate) progress: BTreeMap<CellKey, Progress>,
     scheme: StandIn,
     /// Bytes of the largest report that was written, as JSON; in a run of zones alone.
     pub(crate) largest_report: usize,
@@ -108,6 +107,7 @@ impl Sim {
             killed_leaders: BTreeMap::new(),
             reader: Reader::new(Arc::clone(&verifier)),
             rosters: BTreeMap::new(),
+            cells: BTreeMap::new(),
             progress: BTreeMap::new(),
             scheme,
             largest_report: 0,
@@ -140,7 +140,7 @@ impl Sim {
         let drift = i64::try_from(self.script.drift).unwrap_or_default();
         let mut node = 0;
         for (zone, count) in self.script.zones.clone().into_iter().enumerate() {
-            let mut members = Vec::new();
+            let first = node + 1;
             for _ in 0..count {
                 node += 1;
                 let clock = Clock {
@@ -152,23 +152,8 @@ impl Sim {
                 let signer = self.signer(node);
                 self.machines
                     .push(Machine::new(&build::zone_name(zone), signer, clock));
-                if !later.contains(&node) {
-                    members.push(self.member(node));
-                }
             }
-            if self.level != Level::Zones {
-                for member in &members {
-                    build::node(&mut self.store, 0, &build::zone_name(zone), member);
-                }
-            }
-            let (name, key) = (build::zone_name(zone), Arc::clone(&self.roster_key));
-            for (number, members) in self.cells_of(members) {
-                let signer = Some((&*key, self.script.mixed_versions));
-                build::cell(&mut self.store, (&name, number), members, signer);
-            }
-            if self.level == Level::Zones {
-                self.keep_challenge(zone);
-            }
+            self.build_zone(zone, (first..=node).collect(), &later);
         }
         for index in 0..self.script.steps.len() {
             let Some((at, ends)) = self.script.steps.get(index).map(|step| (step.at, step.ends())) else {
@@ -190,26 +175,6 @@ impl Sim {
         }
         let _ = self.store.news();
         self.at(CHECK_EVERY, Event::Check);
-    }
-
-    /// How a zone is divided. Without planners it is one cell, whatever its size.
-    fn cells_of(&self, members: Vec<RosterMember>) -> BTreeMap<u32, Vec<RosterMember>> {
-        if self.level != Level::System || members.is_empty() {
-            return BTreeMap::from([(0, members)]);
-        }
-        let division = divide(&cells::Zone {
-            present: members
-                .iter()
-                .map(|member| (member.uid.clone(), String::new()))
-                .collect(),
-            ..cells::Zone::default()
-        });
-        let of = |uids: BTreeSet<String>| {
-            let members = members.iter().filter(|member| uids.contains(&member.uid));
-            members.cloned().collect()
-        };
-        let cells = division.cells.into_iter();
-        cells.map(|(number, uids)| (number, of(uids))).collect()
     }
 
     /// The key that the agent of a node signs with now.
@@ -376,9 +341,9 @@ impl Sim {
             Event::Step { index, begins } => self.step(index, begins),
             Event::Datagram { from, to, payload } => self.agent_hears(from, to, payload),
             Event::Late(event) => self.do_now(*event),
-            Event::Roster { zone } => self.keep_roster(zone),
-            Event::Wanted { zone } => self.keep_wanted(zone),
-            Event::Challenge { zone } => self.keep_challenge(zone),
+            Event::Roster(cell) => self.keep_roster(cell),
+            Event::Wanted(cell) => self.keep_wanted(cell),
+            Event::Challenge(cell) => self.keep_challenge(cell),
             Event::Agent { node, life, due } => self.agent_due(node, life, due),
             Event::Kubelet { node, life, due } => self.kubelet_due(node, life, due),
             Event::Replica { replica, life, due } => self.replica_due(replica, life, due),
@@ -499,30 +464,6 @@ impl Sim {
             Source::Kubelet(node, life) => self.kubelet_answered(node, life, reply),
             Source::Replica(replica, life) => self.replica_answered(replica, life, reply),
         }
-    }
-
-    /// Name of the ZoneHealth of the node's cell: as its agent was told, else the zone's first.
-    pub(crate) fn cell_of(&self, node: usize) -> String {
-        let agent = self.store.get(Kind::Agent, &cluster_key(&build::node_name(node)));
-        let told = agent.and_then(|agent| match &**agent {
-            Object::Agent(agent) => agent.status.as_ref().map(|status| status.cell.clone()),
-            _ => None,
-        });
-        let zone = self
-            .machines
-            .get(node.wrapping_sub(1))
-            .map(|machine| machine.zone.as_str());
-        told.filter(|told| !told.is_empty())
-            .unwrap_or_else(|| zone_object_name(zone.unwrap_or_default()))
-    }
-
-    /// The object of that kind about the node's cell, as it stands or stood a while ago.
-    pub(crate) fn cell_object(&self, kind: Kind, node: usize, age: u64) -> Option<std::rc::Rc<Object>> {
-        let key = cluster_key(&self.cell_of(node));
-        if age > 0 {
-            return self.store.as_of(kind, &key, self.now.saturating_sub(age));
-        }
-        self.store.get(kind, &key).cloned()
     }
 
     /// Schedules what a process does again and again.

@@ -9,6 +9,7 @@ use crate::sim::Sim;
 use crate::zones::Rules;
 use evenkeel_failover_rules::world::Kind;
 use evenkeel_zone::roster::Roster;
+use std::time::Duration;
 
 /// Plays a script with rules of a test.
 pub fn play_by(script: &Script, rules: Rules) -> Outcome {
@@ -21,7 +22,15 @@ pub fn play_by(script: &Script, rules: Rules) -> Outcome {
     }
 }
 
-/// Members of the first zone in their order as reporters, while all have their link to the cloud.
+/// The nodes of each cell of a script's zones.
+pub fn cells(script: &Script) -> Vec<Vec<usize>> {
+    Sim::new(script.clone(), Level::Zones)
+        .cells
+        .into_values()
+        .collect()
+}
+
+/// Members of the first cell in their order as reporters, while all have their link to the cloud.
 pub fn reporters(script: &Script) -> Vec<usize> {
     let sim = Sim::new(script.clone(), Level::Zones);
     let Some(object) = sim.cell_object(Kind::Zone, 1, 0) else {
@@ -40,9 +49,15 @@ pub fn reporters(script: &Script) -> Vec<usize> {
 
 /// Plays a script on the level of zones to the end of the window. False deaths are counted.
 pub fn measure(script: &Script, window: Window) -> Measured {
+    measure_by(script, window, None)
+}
+
+/// The same, and says how long the reader worked in the window by a clock.
+pub fn measure_by(script: &Script, window: Window, clock: Option<fn() -> Duration>) -> Measured {
     let mut sim = Sim::new(script.clone(), Level::Zones);
     sim.reader.counts = true;
     sim.play_until(window.from);
+    sim.reader.clock = clock;
     for machine in &mut sim.machines {
         machine.meter = Meter::default();
     }
@@ -58,7 +73,7 @@ pub fn measure(script: &Script, window: Window) -> Measured {
         sim.machines
             .iter()
             .enumerate()
-            .filter(|(index, _)| sim.script.zone_of(index + 1) == 0)
+            .filter(|(index, _)| sim.cell_key(index + 1) == (0, 0))
             .map(|(_, machine)| machine)
     };
     Measured {
@@ -72,5 +87,6 @@ pub fn measure(script: &Script, window: Window) -> Measured {
         stands: of_first().map(|machine| machine.meter.stands).sum(),
         false_deaths: sim.reader.false_deaths,
         requests,
+        reading: sim.reader.spent,
     }
 }

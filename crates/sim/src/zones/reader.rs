@@ -1,7 +1,7 @@
 //! What a reader concludes from the reports of zones, and which promises about that are looked at.
 
 use super::rules::{self, Rules};
-use crate::api::build::{self, node_of_uid, node_uid};
+use crate::api::build::{node_of_uid, node_uid};
 use crate::api::objects::{EPOCH, Object, cluster_key, renew_time};
 use crate::event::{Delivery, Event};
 use crate::found::unfound;
@@ -23,6 +23,7 @@ use evenkeel_zone::wire::{Challenge, Nonce};
 use jiff::Timestamp;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Evidence of life is worth 15 s after its contacts. The rest is for a contact that is late because
 /// datagrams are, and for looking.
@@ -58,6 +59,9 @@ pub(crate) struct Reader {
     pub(crate) false_deaths: u64,
     /// A false death is counted, and the run goes on.
     pub(crate) counts: bool,
+    /// A clock of who measures, and the time that reading took by it. Nothing depends on either.
+    pub(crate) clock: Option<fn() -> Duration>,
+    pub(crate) spent: Duration,
     /// Reports that somebody keeps back, each until when.
     hoarded: Vec<(u64, ZoneReport)>,
 }
@@ -73,8 +77,20 @@ impl Reader {
             changes: BTreeMap::new(),
             false_deaths: 0,
             counts: false,
+            clock: None,
+            spent: Duration::ZERO,
             hoarded: Vec::new(),
         }
+    }
+
+    /// Lets the book take something in.
+    fn read<T>(&mut self, work: impl FnOnce(&mut Book) -> T) -> T {
+        let before = self.clock.map(|clock| clock());
+        let done = work(&mut self.book);
+        if let (Some(clock), Some(before)) = (self.clock, before) {
+            self.spent += clock().saturating_sub(before);
+        }
+        done
     }
 
     /// Nodes that it holds dead.
@@ -118,17 +134,17 @@ impl Sim {
                 let name = zone.metadata.name.clone().unwrap_or_default();
                 let now = Millis(self.now);
                 if let Some(roster) = self.roster_of(zone) {
-                    self.reader.book.roster(now, &name, Roster::clone(&roster));
+                    self.reader
+                        .read(|book| book.roster(now, &name, Roster::clone(&roster)));
                 }
             }
             Object::Challenge(challenge) => {
                 let name = challenge.metadata.name.clone().unwrap_or_default();
                 let issued = issued(&challenge.spec);
-                self.reader.book.challenges(Millis(self.now), &name, &issued);
+                let now = Millis(self.now);
+                self.reader.read(|book| book.challenges(now, &name, &issued));
                 // What waited for it may decide now.
-                let here = |node: &usize| build::zone_name(self.script.zone_of(*node)) == challenge.spec.zone;
-                let nodes: Vec<usize> = (1..=self.machines.len()).filter(here).collect();
-                for node in nodes {
+                for node in self.nodes_of_cell(&name) {
                     self.reader_concludes(node, false);
                 }
             }
@@ -205,18 +221,16 @@ impl Sim {
             rules::forge(&mut report, &roster, challenge, &self.machines);
         }
         let now = Millis(self.now);
-        self.reader.book.report(now, &cell, &spec.reporter, &report);
-        let of_zone = |node: &usize| {
-            self.machines
-                .get(node - 1)
-                .is_some_and(|machine| machine.zone == spec.zone)
-        };
+        self.reader
+            .read(|book| book.report(now, &cell, &spec.reporter, &report));
         let listed: BTreeSet<usize> = report
             .nodes
             .iter()
             .filter_map(|node| node_of_uid(&node.uid))
             .collect();
-        let held: Vec<usize> = self.reader.dead.keys().copied().filter(of_zone).collect();
+        let of_cell = self.nodes_of_cell(&cell);
+        let held = self.reader.dead.keys().copied();
+        let held: Vec<usize> = held.filter(|node| of_cell.contains(node)).collect();
         for node in listed.iter().copied().chain(held) {
             let believed = self.reader.rules.omission_is_health && !listed.contains(&node);
             self.reader_concludes(node, believed);
@@ -237,8 +251,7 @@ impl Sim {
         };
         if round.is_some() != before.is_some() {
             *self.reader.changes.entry(node).or_default() += 1;
-            let zone = self.script.zone_of(node);
-            self.after(ASKS_AFTER, Event::Wanted { zone });
+            self.after(ASKS_AFTER, Event::Wanted(self.cell_key(node)));
             self.note(|| {
                 format!(
                     "reader: node {node} is {}",
@@ -248,7 +261,10 @@ impl Sim {
         }
         if round.is_some() && before.is_none() {
             self.reader.deaths.push((now, node));
-            if !may_be_convicted(&self.script, None, node, now) {
+            let several = self.cells_of(self.script.zone_of(node)).count() > 1;
+            let cell = several.then(|| self.cells.get(&self.cell_key(node))).flatten();
+            let cell = cell.map(|nodes| nodes.iter().copied().collect());
+            if !may_be_convicted(&self.script, cell.as_ref(), node, now) {
                 if self.reader.counts {
                     self.reader.false_deaths += 1;
                 } else {

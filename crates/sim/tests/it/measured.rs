@@ -1,10 +1,12 @@
 //! Zones that are measured, in the sizes that CI has time for.
 
 use super::search;
-use evenkeel_sim::groups::measured::{SETTLED, listed_for, lossy, outage};
+use evenkeel_sim::groups::measured::{SETTLED, calm, good_network, listed_for, lossy, outage};
 use evenkeel_sim::measure::Window;
 use evenkeel_sim::script::SECOND;
-use evenkeel_sim::zones::measured::measure;
+use evenkeel_sim::zones::measured::{cells, measure};
+use evenkeel_sim::{Fault, Step};
+use std::collections::BTreeSet;
 
 /// A hundredth of what the example `numbers` plays: 1,000 node-hours for each loss, in runs of half an hour.
 #[test]
@@ -56,4 +58,37 @@ fn a_member_is_listed_for_two_weeks() {
     };
     assert!((dies..dies + 10 * SECOND).contains(&at), "{at} after {dies}");
     assert_eq!(run.false_deaths, 0);
+}
+
+/// A zone of several cells is one in runs of zones alone, too. Its first cell has no link to the cloud, so
+/// that others report for it.
+#[test]
+fn a_death_is_found_in_each_cell_of_a_zone() {
+    let mut script = calm(vec![130], 1, good_network());
+    let cells = cells(&script);
+    assert!(
+        cells.len() > 1 && cells.iter().all(|cell| cell.len() <= 64),
+        "{cells:?}"
+    );
+    let at = SETTLED + 60 * SECOND;
+    let mut step = |at, lasts, fault| script.steps.push(Step { at, lasts, fault });
+    for node in &cells[0] {
+        step(SETTLED, 120 * SECOND, Fault::CutCloud(*node));
+    }
+    let dead: BTreeSet<usize> = cells.iter().map(|cell| cell[1]).collect();
+    for node in &dead {
+        step(at, 60 * SECOND, Fault::PowerOff(*node));
+    }
+    let window = Window {
+        from: SETTLED,
+        until: at + 15 * SECOND,
+    };
+    let run = measure(&script, window);
+    let found: BTreeSet<usize> = run.deaths.iter().map(|(_, node)| *node).collect();
+    assert_eq!((found, run.false_deaths), (dead, 0));
+    assert!(
+        run.deaths.iter().all(|(found, _)| *found >= at),
+        "{:?}",
+        run.deaths
+    );
 }
