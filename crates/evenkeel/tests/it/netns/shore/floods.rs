@@ -14,8 +14,6 @@ use std::time::{Duration, Instant};
 const LENGTH: Duration = Duration::from_secs(30);
 /// Between two bursts of a flood.
 const BURST_EVERY: Duration = Duration::from_millis(10);
-/// Ticks of a process's times in `/proc`, per second (`sysconf(_SC_CLK_TCK)` on Linux).
-const TICKS: f64 = 100.0;
 const DEATH: Duration = Duration::from_secs(20);
 
 /// What the victim of a flood spends.
@@ -28,28 +26,15 @@ struct Spent {
     sent: f64,
 }
 
-/// Processor time that a machine's agent has used so far, in seconds.
-fn cpu_of_agent(shore: &Shore, number: u8) -> f64 {
-    let pid = shore.on(number).agent.as_ref().expect("it runs").id();
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).expect("it runs");
-    // The second field is the name in brackets, which may hold spaces.
-    let (_, fields) = stat.rsplit_once(')').expect("proc(5)");
-    let field = |number: usize| -> f64 {
-        let text = fields.split_whitespace().nth(number - 3).expect("proc(5)");
-        text.parse().expect("proc(5)")
-    };
-    (field(14) + field(15)) / TICKS
-}
-
 /// What the agent of a machine spends while something is done.
 fn spent(shore: &Shore, number: u8, work: impl FnOnce()) -> Spent {
-    let (start, cpu) = (Instant::now(), cpu_of_agent(shore, number));
+    let (start, cpu) = (Instant::now(), shore.on(number).cpu_of_agent());
     let before = shore.on(number).namespace.bytes(LAN);
     work();
     let seconds = start.elapsed().as_secs_f64();
     let after = shore.on(number).namespace.bytes(LAN);
     Spent {
-        cpu: (cpu_of_agent(shore, number) - cpu) / seconds,
+        cpu: (shore.on(number).cpu_of_agent() - cpu) / seconds,
         received: (after.0 - before.0) as f64 / seconds,
         sent: (after.1 - before.1) as f64 / seconds,
     }

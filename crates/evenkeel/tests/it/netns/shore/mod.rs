@@ -38,6 +38,8 @@ const KUBELETS_SERVER: Ipv4Addr = Ipv4Addr::new(10, 80, 0, 254);
 const PORT: u16 = 6443;
 /// Where each agent serves its metrics, on its own machine.
 const ADMIN: &str = "127.0.0.1:9851";
+/// Ticks of a process's times in `/proc`, per second (`sysconf(_SC_CLK_TCK)` on Linux).
+const TICKS: f64 = 100.0;
 /// For what only a broken machine needs longer for.
 const PATIENCE: Duration = Duration::from_secs(90);
 
@@ -105,6 +107,25 @@ impl Machine {
             number("evenkeel_agent_zone_members")?,
             number("evenkeel_agent_zone_members_within_reach")?,
         ])
+    }
+
+    /// Processor time that its agent has used so far, in seconds.
+    fn cpu_of_agent(&self) -> f64 {
+        let pid = self.agent.as_ref().expect("it runs").id();
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).expect("it runs");
+        // The second field is the name in brackets, which may hold spaces.
+        let (_, fields) = stat.rsplit_once(')').expect("proc(5)");
+        let field = |number: usize| -> f64 {
+            let text = fields.split_whitespace().nth(number - 3).expect("proc(5)");
+            text.parse().expect("proc(5)")
+        };
+        (field(14) + field(15)) / TICKS
+    }
+
+    /// Its kubelet reaches the API server no more.
+    fn cut_kubelet(&self) {
+        let (incoming, outgoing) = (format!("iifname {KUBELET}"), format!("oifname {KUBELET}"));
+        self.namespace.drop_matching(&[&incoming], &[&outgoing]);
     }
 }
 

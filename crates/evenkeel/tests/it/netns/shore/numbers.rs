@@ -3,33 +3,51 @@
 //! measures a cell of this size alone.
 
 use super::{CLOUD, Ip, LAN, Machine, Shore, name};
-use evenkeel_testkit::{netns, skipped};
+use evenkeel_testkit::{eventually, netns, skipped};
 use std::time::{Duration, Instant};
 
-/// A calm minute, and several renewals of every Lease.
-const LENGTH: Duration = Duration::from_secs(120);
+/// Several renewals of every Lease.
+const CALM: Duration = Duration::from_secs(120);
+/// Several reports about who is listed.
+const LISTED: Duration = Duration::from_secs(60);
 /// After the start, until first contacts and writes are over.
 const SETTLES: Duration = Duration::from_secs(60);
 
-/// Per machine: bytes per second that it sent to its neighbours, and that its agent exchanged with the API
-/// server.
-fn rates(shore: &Shore) -> Vec<(u8, f64, f64)> {
-    let count = || -> Vec<[u64; 2]> {
+/// What one machine spends.
+#[derive(Clone, Copy)]
+struct Spent {
+    number: u8,
+    /// Bytes per second that it sends to its neighbours.
+    peers: f64,
+    /// Bytes per second that its agent exchanges with the API server.
+    server: f64,
+    /// Percent of a core that its agent uses.
+    processor: f64,
+}
+
+/// What all machines spend for so long.
+fn spent(shore: &Shore, length: Duration) -> Vec<Spent> {
+    let count = || -> Vec<[f64; 3]> {
         let of = |machine: &Machine| {
             let (_, to_peers) = machine.namespace.bytes(LAN);
             let (received, sent) = machine.namespace.bytes(CLOUD);
-            [to_peers, received + sent]
+            [to_peers as f64, (received + sent) as f64, machine.cpu_of_agent()]
         };
         shore.machines.iter().map(of).collect()
     };
     let (start, before) = (Instant::now(), count());
-    std::thread::sleep(LENGTH);
+    std::thread::sleep(length);
     let (after, seconds) = (count(), start.elapsed().as_secs_f64());
     let machines = shore.machines.iter().zip(before.into_iter().zip(after));
     machines
         .map(|(machine, (before, after))| {
-            let rate = |what: usize| (after[what] - before[what]) as f64 / seconds;
-            (machine.number, rate(0), rate(1))
+            let rate = |what: usize| (after[what] - before[what]) / seconds;
+            Spent {
+                number: machine.number,
+                peers: rate(0),
+                server: rate(1),
+                processor: 100.0 * rate(2),
+            }
         })
         .collect()
 }
@@ -40,19 +58,22 @@ fn row(count: u8, measured: &str, goal: &str, is_met: bool) {
     eprintln!("{:<10} {count:>5}  {measured:<96} {goal:<30} {word}", "sockets");
 }
 
-fn rows_of_bytes(count: u8, rates: &[(u8, f64, f64)]) {
-    let of = |rate: fn(&(u8, f64, f64)) -> f64| {
-        let mean = rates.iter().map(rate).sum::<f64>() / rates.len() as f64;
-        let most = rates
-            .iter()
-            .max_by(|a, b| rate(a).total_cmp(&rate(b)))
-            .expect("machines");
-        (mean, rate(most), name(most.0))
-    };
-    let (mean, most, who) = of(|(_, peers, _)| *peers);
+/// The mean of all machines, the most that one spends, and which.
+fn of(spent: &[Spent], what: fn(&Spent) -> f64) -> (f64, f64, String) {
+    let mean = spent.iter().map(what).sum::<f64>() / spent.len() as f64;
+    let most = spent
+        .iter()
+        .max_by(|a, b| what(a).total_cmp(&what(b)))
+        .expect("machines");
+    (mean, what(most), name(most.number))
+}
+
+fn calm(shore: &Shore, count: u8) {
+    let spent = spent(shore, CALM);
+    let (mean, most, who) = of(&spent, |spent| spent.peers);
     let measured = format!("sent to peers: mean {mean:.0} B/s, most {most:.0} B/s ({who})");
     row(count, &measured, "<= 2,000 B/s", most <= 2_000.0);
-    let (mean, most, who) = of(|(_, _, server)| *server);
+    let (mean, most, who) = of(&spent, |spent| spent.server);
     let measured = format!("with the API server, both ways: mean {mean:.0} B/s, most {most:.0} B/s ({who})");
     row(
         count,
@@ -60,6 +81,40 @@ fn rows_of_bytes(count: u8, rates: &[(u8, f64, f64)]) {
         "<= 100 B/s, a reporter 200 B/s",
         mean <= 100.0 && most <= 200.0,
     );
+    let (mean, most, who) = of(&spent, |spent| spent.processor);
+    let measured = format!("an agent's processor time: mean {mean:.2} %, most {most:.2} % of a core ({who})");
+    row(count, &measured, "<= 0.1 % of a core", most <= 0.1);
+}
+
+/// The kubelets of some machines reach the API server no more, so that the reporters list their nodes.
+fn listed(shore: &Shore, count: u8, numbers: &[u8], goal: f64) {
+    for number in numbers {
+        shore.on(*number).cut_kubelet();
+    }
+    shore.inside(async |shore| {
+        let client = shore.client().await;
+        eventually("they are listed", super::PATIENCE, || async {
+            let states = shore.states(&client).await;
+            let is_listed = |number: &u8| states.contains_key(&name(*number));
+            numbers.iter().all(is_listed).then_some(())
+        })
+        .await;
+    });
+    let (mean, most, who) = of(&spent(shore, LISTED), |spent| spent.server);
+    let measured = format!(
+        "with the API server, {} listed: mean {mean:.0} B/s, most {most:.0} B/s ({who})",
+        numbers.len()
+    );
+    row(
+        count,
+        &measured,
+        &format!("<= {goal:.0} B/s for a reporter"),
+        most <= goal,
+    );
+    for number in numbers {
+        shore.heal(*number);
+    }
+    shore.until_calm();
 }
 
 #[test]
@@ -72,7 +127,10 @@ fn of_cells() {
     for count in sizes.split(',').map(|size| size.parse().expect("a number")) {
         let mut shore = Shore::start(count, Ip::V4);
         std::thread::sleep(SETTLES);
-        rows_of_bytes(count, &rates(&shore));
+        calm(&shore, count);
+        let all: Vec<u8> = (1..=count).collect();
+        listed(&shore, count, &[2], 2_000.0);
+        listed(&shore, count, &all, 10_000.0);
         let reporter = shore.inside(async |shore| {
             let client = shore.client().await;
             shore.holder(&client, |_| true).await
