@@ -1,8 +1,9 @@
-//! `check-docs`: `docs/hazards.md` has every number, and the tests and files that it and `docs/security.md`
-//! name exist.
+//! `check-docs`: `docs/hazards.md` has every number, the tests and files that it and `docs/security.md` name
+//! exist, and what these and `docs/failover-rules.md` say to be in a file is there.
 
 use crate::documented::tests_by_name;
 use crate::markdown::{self, code_spans, is_test};
+use crate::size::rust_files;
 use anyhow::{Context, bail};
 use std::path::Path;
 
@@ -11,12 +12,19 @@ const LAST: usize = 59;
 /// The crate whose tests are named without its folder.
 const HOME: &str = "failover-rules";
 
-/// Fails naming everything that is wrong with the page.
+const HAZARDS: &str = "docs/hazards.md";
+const RULES: &str = "docs/failover-rules.md";
+
+/// Fails naming everything that is wrong with the pages.
 pub(crate) fn run(root: &Path) -> anyhow::Result<()> {
-    for (name, is_of_hazards) in [("docs/hazards.md", true), ("docs/security.md", false)] {
+    let sources = sources(root)?;
+    for name in [HAZARDS, "docs/security.md", RULES] {
         let page = std::fs::read_to_string(root.join(name)).with_context(|| format!("cannot read {name}"))?;
-        let mut problems = not_there(root, &page);
-        if is_of_hazards {
+        let mut problems = elsewhere(&sources, &page);
+        if name != RULES {
+            problems.extend(not_there(root, &page));
+        }
+        if name == HAZARDS {
             problems.extend(incomplete(&page));
         }
         if !problems.is_empty() {
@@ -64,6 +72,58 @@ fn not_there(root: &Path, page: &str) -> Vec<String> {
     problems
 }
 
+/// All Rust files of the crates: path and text.
+fn sources(root: &Path) -> anyhow::Result<Vec<(String, String)>> {
+    let mut files = Vec::new();
+    rust_files(&root.join("crates"), &mut files)?;
+    let read = |path: std::path::PathBuf| {
+        let text =
+            std::fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
+        Ok((path.display().to_string(), text))
+    };
+    files.into_iter().map(read).collect()
+}
+
+/// What a page says to be in a file, as "`one` and `other` in `path.rs`", and what is not. A path may lack
+/// its beginning.
+fn elsewhere(sources: &[(String, String)], page: &str) -> Vec<String> {
+    let parts: Vec<&str> = page.split('`').collect();
+    let is_file = |name: &str| Path::new(name).extension().is_some_and(|end| end == "rs");
+    let mut problems = Vec::new();
+    for (place, path) in parts.iter().enumerate().skip(1).step_by(2) {
+        if !is_file(path) || place < 3 || parts[place - 1] != " in " {
+            continue;
+        }
+        let end = format!("/{path}");
+        let texts = || {
+            sources
+                .iter()
+                .filter(|(file, _)| file.ends_with(&end))
+                .map(|(_, text)| text)
+        };
+        let mut named = place - 2;
+        loop {
+            let name = parts[named].rsplit("::").next().unwrap_or_default();
+            let is_word = |text: &String| {
+                text.split(|c: char| c != '_' && !c.is_alphanumeric())
+                    .any(|word| word == name)
+            };
+            let is_name = !name.is_empty() && name.chars().all(|c| c == '_' || c.is_ascii_lowercase());
+            if is_name && !texts().any(is_word) {
+                problems.push(format!("  there is no {name} in {path}"));
+            }
+            if named < 3 || ![", ", " and ", ", and "].contains(&parts[named - 1]) {
+                break;
+            }
+            named -= 2;
+            if is_file(parts[named]) {
+                break;
+            }
+        }
+    }
+    problems
+}
+
 /// The hazards of a page: the number of each, and its text.
 fn entries(page: &str) -> Vec<(usize, &str)> {
     let numbered = |(heading, text): (&str, _)| Some((heading.split_once(". ")?.0.parse().ok()?, text));
@@ -82,7 +142,13 @@ mod tests {
     }
 
     fn problems(page: &str) -> Vec<String> {
-        [incomplete(page), not_there(root(), page)].concat()
+        let sources = sources(root()).expect("the crates are readable");
+        [
+            incomplete(page),
+            not_there(root(), page),
+            elsewhere(&sources, page),
+        ]
+        .concat()
     }
 
     /// A page with all numbers, of which the first has this text.
@@ -98,7 +164,7 @@ mod tests {
     #[test]
     fn a_page_that_names_what_exists_is_accepted() {
         let text = page(
-            "\n* Rule: y.\n* Code: `f` in `xtask/src/main.rs`.\n* Tests: `sim::it::a_node_that_stalls`.\n",
+            "\n* Rule: y.\n* Code: `count`, `report` and `Held` in `crates/zone/src/verdict/cell.rs`.\n* Tests: `sim::it::a_node_that_stalls`.\n",
         );
         assert_eq!(problems(&text), Vec::<String>::new());
     }
@@ -106,7 +172,7 @@ mod tests {
     #[test]
     fn what_is_missing_or_gone_is_named() {
         let text =
-            page("\nWords about `a::b::c` and `xtask/src/gone.rs`.\n").replace("\n### 7. x", "\n### 8. x");
+            page("\nWords about `a::b::c` and `xtask/src/gone.rs`, `is_moved` and `count` in `crates/zone/src/verdict/cell.rs`.\n").replace("\n### 7. x", "\n### 8. x");
         let expected = [
             "  hazard 7 stands there 0 times",
             "  hazard 8 stands there 2 times",
@@ -114,6 +180,7 @@ mod tests {
             "  hazard 1 names no test and does not say that it is not built yet",
             "  there is no test a::b::c",
             "  there is no file xtask/src/gone.rs",
+            "  there is no is_moved in crates/zone/src/verdict/cell.rs",
         ];
         assert_eq!(problems(&text), expected);
     }

@@ -226,7 +226,8 @@ pub(crate) fn product_sources(root: &Path, place: &str) -> anyhow::Result<Vec<(S
     Ok(sources)
 }
 
-fn rust_files(folder: &Path, files: &mut Vec<PathBuf>) -> anyhow::Result<()> {
+/// Adds the Rust files below a folder.
+pub(crate) fn rust_files(folder: &Path, files: &mut Vec<PathBuf>) -> anyhow::Result<()> {
     for entry in std::fs::read_dir(folder).with_context(|| format!("cannot list {}", folder.display()))? {
         let path = entry
             .with_context(|| format!("cannot list {}", folder.display()))?

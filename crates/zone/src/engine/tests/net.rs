@@ -18,6 +18,7 @@ const STEP_MS: u64 = 10;
 pub(super) const ZONE: &str = "shore";
 
 const HEARTBEAT: u8 = 1;
+const EDGES: u8 = 4;
 const CONFIRM: u8 = 5;
 
 /// Size in the API server's store, with UIDs as long as real ones.
@@ -66,6 +67,8 @@ pub(super) struct Net {
     pub(super) rounds: BTreeMap<(usize, Nonce, MemberId), u64>,
     /// When who last sent a heartbeat directly to whom.
     pub(super) heartbeats: BTreeMap<(usize, usize), u64>,
+    /// When who told whom what it sees of those that it watches.
+    pub(super) edges: Vec<(u64, usize, usize)>,
     /// When who wanted to write a report.
     pub(super) reports: Vec<(u64, usize)>,
     /// When who wrote to prove its link.
@@ -176,6 +179,7 @@ impl Net {
             is_flooded: false,
             rounds: BTreeMap::new(),
             heartbeats: BTreeMap::new(),
+            edges: Vec::new(),
             reports: Vec::new(),
             proofs: Vec::new(),
             acknowledged: Vec::new(),
@@ -483,6 +487,8 @@ impl Net {
                 let j = self.index(to);
                 if kind(&bytes) == Some(HEARTBEAT) {
                     self.heartbeats.insert((i, j), self.now);
+                } else if kind(&bytes) == Some(EDGES) {
+                    self.edges.push((self.now, i, j));
                 }
                 let lost = self.cut.contains(&(i, j)) || self.draw(100) < self.loss_percent;
                 let astray = address != self.address(j);
