@@ -267,10 +267,7 @@ fn report_bound(bytes: usize) -> Duration {
 }
 
 fn patch_params() -> PatchParams {
-    PatchParams {
-        field_manager: Some(FIELD_MANAGER.into()),
-        ..PatchParams::default()
-    }
+    PatchParams::apply(FIELD_MANAGER)
 }
 
 fn post_params() -> PostParams {

@@ -160,10 +160,7 @@ impl Named {
 
     /// Merges a patch into it.
     pub(crate) async fn merge(&self, client: &Client, patch: &Value) -> kube::Result<()> {
-        let params = PatchParams {
-            field_manager: Some(FIELD_MANAGER.to_owned()),
-            ..PatchParams::default()
-        };
+        let params = PatchParams::apply(FIELD_MANAGER);
         self.api(client)
             .patch(&self.name, &params, &Patch::Merge(patch))
             .await

@@ -287,8 +287,5 @@ impl Peers {
 }
 
 fn params() -> PatchParams {
-    PatchParams {
-        field_manager: Some(COMPONENT.to_owned()),
-        ..PatchParams::default()
-    }
+    PatchParams::apply(COMPONENT)
 }

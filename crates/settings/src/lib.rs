@@ -35,12 +35,12 @@
 //! |---|---|
 //! | [`layers`] | which source wins, and what each setting takes |
 //! | [`mod@file`] | one YAML document whose fields are the flags in camelCase |
-//! | [`names`] | names that are like one that does not exist |
+//! | `names` | names that are like one that does not exist |
 //! | `configured` | a program's own sources, and the file of a running program |
 
 mod configured;
 pub mod file;
 pub mod layers;
-pub mod names;
+mod names;
 
 pub use configured::{Change, Changes, Configured, Settings, SettingsError, Source};

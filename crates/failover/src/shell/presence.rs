@@ -116,10 +116,7 @@ async fn renew(
         "leaseDurationSeconds": 3 * EVERY.as_secs(),
         "renewTime": renewed,
     }});
-    let params = PatchParams {
-        field_manager: Some(names::FIELD_MANAGER.to_owned()),
-        ..PatchParams::default()
-    };
+    let params = PatchParams::apply(names::FIELD_MANAGER);
     match api.patch(name, &params, &Patch::Merge(&spec)).await {
         Err(kube::Error::Api(status)) if status.code == 404 => {}
         answer => return answer.map(|_| ()),

@@ -1,6 +1,6 @@
 //! Names that are like one that does not exist.
 
-use evenkeel_settings::names::distance;
+use strsim::levenshtein;
 
 /// How many are offered.
 const OFFERED: usize = 3;
@@ -11,7 +11,7 @@ pub(super) fn nearest<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> V
     let limit = (name.chars().count() / 3).max(2);
     let asked = name.to_lowercase();
     let mut near: Vec<(usize, &str)> = known
-        .map(|known| (distance(&asked, &known.to_lowercase()), known))
+        .map(|known| (levenshtein(&asked, &known.to_lowercase()), known))
         .filter(|(distance, known)| *distance <= limit || (!name.is_empty() && known.contains(name)))
         .collect();
     near.sort_unstable();

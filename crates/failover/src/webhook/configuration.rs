@@ -65,10 +65,7 @@ pub(crate) async fn ensure(
 }
 
 async fn patch(api: &Api<MutatingWebhookConfiguration>, wanted: &Value) -> Result<(), ConfigurationError> {
-    let params = PatchParams {
-        field_manager: Some(names::FIELD_MANAGER.to_owned()),
-        ..PatchParams::default()
-    };
+    let params = PatchParams::apply(names::FIELD_MANAGER);
     api.patch(CONFIGURATION, &params, &Patch::Merge(wanted))
         .await
         .map(|_| ())

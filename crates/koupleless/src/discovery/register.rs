@@ -135,10 +135,7 @@ async fn create(api: &Api<Node>, hub: &Hub, name: &str, base: &Base) -> kube::Re
 async fn patch(api: &Api<Node>, name: &str, base: &Base) -> kube::Result<()> {
     let (key, value) = nodes::annotation(base);
     let patch = json!({"metadata": {"annotations": {key: value}}});
-    let params = PatchParams {
-        field_manager: Some(DISCOVERY.to_owned()),
-        ..PatchParams::default()
-    };
+    let params = PatchParams::apply(DISCOVERY);
     match api.patch_metadata(name, &params, &Patch::Merge(&patch)).await {
         // It will be registered with it.
         Err(kube::Error::Api(status)) if status.code == 404 => Ok(()),

@@ -48,10 +48,7 @@ pub(super) async fn set(client: &Client, name: &str, wanted: bool) -> Result<(),
         let Some(patch) = patch(&node, wanted) else {
             return Ok(());
         };
-        let params = PatchParams {
-            field_manager: Some(COMPONENT.to_owned()),
-            ..PatchParams::default()
-        };
+        let params = PatchParams::apply(COMPONENT);
         match nodes.patch(name, &params, &Patch::<Node>::Json(patch)).await {
             Ok(_) => return Ok(()),
             // A test of the patch failed, or the node was written in that moment.

@@ -26,13 +26,10 @@ impl Inner {
             }
             let namespace = pod.namespace().unwrap_or_default();
             let pods: Api<Pod> = Api::namespaced(client.clone(), &namespace);
-            let how = DeleteParams {
-                preconditions: Some(Preconditions {
-                    uid: Some(uid),
-                    resource_version: None,
-                }),
-                ..DeleteParams::default()
-            };
+            let how = DeleteParams::default().preconditions(Preconditions {
+                uid: Some(uid),
+                ..Preconditions::default()
+            });
             match pods.delete(&pod.name_any(), &how).await {
                 Ok(_) => {}
                 // Gone, or another of its name.

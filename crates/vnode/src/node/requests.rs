@@ -95,10 +95,7 @@ pub(crate) fn is_absent(status: &kube::core::Status) -> bool {
 }
 
 fn strategic() -> PatchParams {
-    PatchParams {
-        field_manager: Some(evenkeel_api::names::FIELD_MANAGER.to_owned()),
-        ..PatchParams::default()
-    }
+    PatchParams::apply(evenkeel_api::names::FIELD_MANAGER)
 }
 
 /// What an error means. A closed gate is expected where another replica takes over, and is not complained

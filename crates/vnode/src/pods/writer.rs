@@ -370,10 +370,7 @@ struct Metadata {
 }
 
 async fn patch(client: &Client, pod: &PodId, body: Value) -> kube::Result<End> {
-    let params = PatchParams {
-        field_manager: Some(COMPONENT.to_owned()),
-        ..PatchParams::default()
-    };
+    let params = PatchParams::apply(COMPONENT);
     let request = Request::new(Pod::url_path(&(), Some(&pod.namespace))).patch_subresource(
         "status",
         &pod.name,

@@ -12,7 +12,7 @@ use evenkeel_election as election;
 use evenkeel_failover_rules::planner::action::{Action, NodeRef};
 use evenkeel_failover_rules::world::LastSigns;
 use kube::Client;
-use kube::api::PatchParams;
+use kube::api::{DeleteParams, PatchParams, Preconditions};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex as SyncMutex, PoisonError};
@@ -270,11 +270,16 @@ pub(super) fn depends_on(action: &Action) -> Option<&NodeRef> {
     }
 }
 
+/// Deletes the object of this UID and no later one of its name.
+fn only(uid: &str) -> DeleteParams {
+    DeleteParams::default().preconditions(Preconditions {
+        uid: Some(uid.to_owned()),
+        ..Preconditions::default()
+    })
+}
+
 fn params() -> PatchParams {
-    PatchParams {
-        field_manager: Some(names::FIELD_MANAGER.to_owned()),
-        ..PatchParams::default()
-    }
+    PatchParams::apply(names::FIELD_MANAGER)
 }
 
 /// Reads the answer to a write: gone means that nothing is left to do, a conflict that the object changed.

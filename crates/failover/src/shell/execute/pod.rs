@@ -1,13 +1,13 @@
 //! Writes to Pods.
 
-use super::{Executor, Outcome, Result, params, settled};
+use super::{Executor, Outcome, Result, only, params, settled};
 use crate::clock::wall;
 use evenkeel_api::names::conditions;
 use evenkeel_failover_rules::world::facts::PodRef;
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::Api;
-use kube::api::{DeleteParams, Patch, Preconditions};
+use kube::api::Patch;
 use serde_json::json;
 
 impl Executor {
@@ -68,14 +68,7 @@ impl Executor {
         if let Some(refused) = self.refuse() {
             return Ok(refused);
         }
-        let delete = DeleteParams {
-            preconditions: Some(Preconditions {
-                uid: Some(pod.uid.clone()),
-                resource_version: None,
-            }),
-            ..DeleteParams::default()
-        };
-        let answer = self.pods(pod).delete(&pod.name, &delete).await;
+        let answer = self.pods(pod).delete(&pod.name, &only(&pod.uid)).await;
         settled(what(), answer)
     }
 }

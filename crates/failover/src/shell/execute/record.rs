@@ -1,6 +1,6 @@
 //! Writes to our own objects, and Events.
 
-use super::{ActionError, Executor, Outcome, Result, params, settled};
+use super::{ActionError, Executor, Outcome, Result, only, params, settled};
 use crate::clock::wall;
 use evenkeel_api::crd::{
     AgentStatus, FailoverPolicy, FailoverPolicyStatus, NodeIncident, ZoneChallenge, ZoneChallengeSpec,
@@ -16,7 +16,7 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Event, EventSource, ObjectReference};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use kube::Api;
-use kube::api::{DeleteParams, Patch, PostParams, Preconditions};
+use kube::api::{DeleteParams, Patch, PostParams};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
@@ -307,17 +307,6 @@ where
     });
     let name = fresh.meta().name.as_deref().unwrap_or_default();
     settled(what, api.patch(name, &params(), &Patch::Merge(patch)).await)
-}
-
-/// Deletes the object of this UID and no later one of its name.
-fn only(uid: &str) -> DeleteParams {
-    DeleteParams {
-        preconditions: Some(Preconditions {
-            uid: Some(uid.to_owned()),
-            resource_version: None,
-        }),
-        ..DeleteParams::default()
-    }
 }
 
 fn reference(kind: &str, namespace: Option<&str>, name: &str, uid: &str) -> ObjectReference {
