@@ -354,6 +354,10 @@ pub struct NodeIncidentStatus {
     /// When NoExecute was put on the node: eviction deadlines count from here, also after a restart.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tainted_at: Option<Time>,
+    /// Whether the node died in a storm: its pods with the default tolerations stay for as long as with stock
+    /// Kubernetes.
+    #[serde(default)]
+    pub in_storm: bool,
     /// The leader's present decision with its evidence.
     #[serde(default)]
     pub decision: DecisionRecord,

@@ -17,6 +17,12 @@ use k8s_openapi::api::core::v1::Taint;
 const STORM_READS_MS: u64 = 1_000;
 
 pub(super) fn act(known: &mut Known, ledger: &mut Ledger, scene: &Scene<'_>, phase: Dead, plan: &mut Plan) {
+    // Deaths count for a storm for a minute, and evictions take longer.
+    if scene.judged.evidence.zone.storm
+        && let Some(incident) = &mut known.incident
+    {
+        incident.status.in_storm = true;
+    }
     // Steps that could harm the node begin only when every watch is proven live, and when the latch stands in
     // the NodeIncident, where every replica can read it.
     if phase == Dead::Paused || !scene.judged.decision.may_harm() || !scene.is_recorded(known) {
@@ -105,6 +111,10 @@ fn evict(known: &mut Known, ledger: &mut Ledger, scene: &Scene<'_>, plan: &mut P
         return;
     };
     let tainted_at = tainted_at(known, taint, now);
+    let in_storm = known
+        .incident
+        .as_ref()
+        .is_some_and(|incident| incident.status.in_storm);
     if !known.eviction_summed_up {
         ledger.begin(&node.uid, scene.zone(), tainted_at);
     }
@@ -125,7 +135,7 @@ fn evict(known: &mut Known, ledger: &mut Ledger, scene: &Scene<'_>, plan: &mut P
         if pod.terminating {
             continue;
         }
-        let Some(deadline) = deadline(scene, pod, taint, tainted_at) else {
+        let Some(deadline) = deadline(scene, pod, (taint, tainted_at), in_storm) else {
             stay += 1;
             continue;
         };
@@ -183,17 +193,18 @@ fn tainted_at(known: &mut Known, taint: &Taint, now: Millis) -> Millis {
 }
 
 /// When the pod has to go; `None`: it tolerates the taint for ever.
-fn deadline(scene: &Scene<'_>, pod: &PodFacts, taint: &Taint, tainted_at: Millis) -> Option<Millis> {
+fn deadline(
+    scene: &Scene<'_>,
+    pod: &PodFacts,
+    (taint, tainted_at): (&Taint, Millis),
+    in_storm: bool,
+) -> Option<Millis> {
     let default = scene.default_toleration_seconds;
     let stay = stay_with(&pod.tolerations, std::slice::from_ref(taint), |toleration| {
         if is_admission_default(toleration, taints::UNREACHABLE, default) {
             let policy = scene.judged.settings.evict_after_seconds;
             // Under storm eviction keeps the stock pace (hazard 24), and never a faster one than without.
-            Some(if scene.judged.evidence.zone.storm {
-                policy.max(default)
-            } else {
-                policy
-            })
+            Some(if in_storm { policy.max(default) } else { policy })
         } else {
             toleration.toleration_seconds
         }

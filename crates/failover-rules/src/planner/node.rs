@@ -154,6 +154,7 @@ fn enter(known: &mut Known, scene: &Scene<'_>, before: NodeState, plan: &mut Pla
             // Of a former death in the same incident.
             if let Some(incident) = &mut known.incident {
                 incident.status.tainted_at = None;
+                incident.status.in_storm = false;
             }
         }
         // The agent of a machine that was switched on again is heard before its kubelet renews: see

@@ -4,6 +4,7 @@ use crate::world::facts::Access;
 use evenkeel_api::names::conditions::REASON_NODE_DEAD;
 use evenkeel_api::names::events;
 use evenkeel_api::names::taints::DEAD;
+use rstest::rstest;
 
 /// n3 of `stage` renewed last at second 10 and is convicted at second 14.
 fn killed(mut stage: Stage) -> Stage {
@@ -517,6 +518,26 @@ fn in_a_storm_evictions_keep_the_stock_pace_and_endpoints_go() {
     stage.go(26, &["n3"]);
     stage.settle();
     assert_eq!(stage.pod_now("a").ready, Status::False);
+    stage.go(26 + 299, &["n3"]);
+    assert!(stage.evicted().is_empty());
+    stage.go(26 + 300, &["n3"]);
+    assert_eq!(stage.evicted(), ["a"]);
+}
+
+/// Deaths count for a storm for 60 s; what was slowed down stays so, also after a change of leader.
+#[rstest]
+fn the_pace_of_a_storm_outlasts_its_minute(#[values(false, true)] restarts: bool) {
+    let mut stage = killed(Stage::with_nodes(3).profile(Profile::Edge));
+    stage.storm = true;
+    stage.pod("n3", "a");
+    stage.go(26, &["n3"]);
+    stage.settle();
+    stage.go(70, &["n3"]);
+    stage.storm = false;
+    if restarts {
+        stage.settle();
+        stage.restart();
+    }
     stage.go(26 + 299, &["n3"]);
     assert!(stage.evicted().is_empty());
     stage.go(26 + 300, &["n3"]);
