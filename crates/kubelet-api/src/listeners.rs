@@ -83,7 +83,7 @@ impl Listeners {
         Self {
             shared: Arc::new(Shared {
                 settings,
-                acceptor: Acceptor::new(tls, app).at_most(most_connections()),
+                acceptor: Acceptor::new(tls, app).at_most(most_connections(), usize::MAX),
                 open: Mutex::default(),
                 tasks: TaskTracker::new(),
                 shutdown,

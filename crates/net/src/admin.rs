@@ -1,5 +1,6 @@
 //! Liveness, readiness and metrics of a long-running process.
 
+use crate::serve::Acceptor;
 use axum::Router;
 use axum::extract::{RawQuery, State};
 use axum::http::{StatusCode, header};
@@ -13,6 +14,10 @@ use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
 mod process;
+
+/// A connection costs some 20 kB. Probes and scrapers need one each.
+const CONNECTIONS: usize = 128;
+const OF_ONE: usize = 16;
 
 /// Answer of one check: `Err` carries one line for people.
 pub type CheckResult = Result<(), String>;
@@ -98,9 +103,12 @@ impl Admin {
     }
 
     /// Serves `/healthz`, `/livez`, `/readyz` (each with `?verbose` and `?exclude=NAME`) and `/metrics` over
-    /// plain HTTP until `shutdown`.
+    /// plain HTTP until `shutdown`. Of the connections to it each peer has a share, so that nobody keeps the
+    /// probes of the kubelet out.
     pub async fn serve(self, listener: TcpListener, shutdown: CancellationToken) -> std::io::Result<()> {
-        crate::serve::serve_http(listener, self.router(), shutdown).await
+        let acceptor = Acceptor::plain(self.router()).at_most(CONNECTIONS, OF_ONE);
+        acceptor.serve(listener, (), shutdown).await;
+        Ok(())
     }
 
     /// The endpoints as a router, for a process that serves them beside others.

@@ -52,6 +52,8 @@ mod connections;
 mod dial;
 mod endpoints;
 mod exchange;
+#[cfg(feature = "process")]
+mod proxy;
 mod retry;
 #[cfg(feature = "process")]
 mod server;

@@ -186,7 +186,8 @@ pub async fn serve_https(
     app: axum::Router,
     shutdown: CancellationToken,
 ) -> io::Result<()> {
-    serve(listener, Some(tls), app, shutdown).await
+    Acceptor::new(tls, app).serve(listener, (), shutdown).await;
+    Ok(())
 }
 
 /// The same without TLS.
@@ -195,21 +196,7 @@ pub async fn serve_http(
     app: axum::Router,
     shutdown: CancellationToken,
 ) -> io::Result<()> {
-    serve(listener, None, app, shutdown).await
-}
-
-async fn serve(
-    listener: TcpListener,
-    tls: Option<ServerTls>,
-    app: axum::Router,
-    shutdown: CancellationToken,
-) -> io::Result<()> {
-    let acceptor = Acceptor {
-        tls,
-        app,
-        limit: None,
-    };
-    acceptor.serve(listener, (), shutdown).await;
+    Acceptor::plain(app).serve(listener, (), shutdown).await;
     Ok(())
 }
 
@@ -232,12 +219,21 @@ impl Acceptor {
         }
     }
 
-    /// Accepts at most `connections` at a time over all of its listeners, upgraded ones included. Further
-    /// ones are closed at once.
-    #[must_use]
-    pub fn at_most(self, connections: usize) -> Self {
+    /// The same without TLS.
+    pub fn plain(app: axum::Router) -> Self {
         Self {
-            limit: Some(Arc::new(ConnectionLimit::new(connections))),
+            tls: None,
+            app,
+            limit: None,
+        }
+    }
+
+    /// Accepts at most `connections` at a time over all of its listeners, upgraded ones included, and
+    /// `of_one` of them from one IPv4 address or one /64 of IPv6. Further ones are closed at once.
+    #[must_use]
+    pub fn at_most(self, connections: usize, of_one: usize) -> Self {
+        Self {
+            limit: Some(Arc::new(ConnectionLimit::new(connections, of_one))),
             ..self
         }
     }
@@ -311,7 +307,7 @@ fn is_of_the_peer(error: &io::Error) -> bool {
 async fn connection<T>(
     stream: TcpStream,
     address: SocketAddr,
-    permit: Permit,
+    permit: Option<Permit>,
     tls: Option<Arc<rustls::ServerConfig>>,
     app: axum::Router,
     tag: T,

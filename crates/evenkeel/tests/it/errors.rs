@@ -155,6 +155,8 @@ async fn a_second_lab_and_an_unknown_node_are_refused_and_the_first_goes_on() {
     let status = |what: &str| {
         let mut command = evenkeel();
         command.args(["status", what, "--kubeconfig"]).arg(&kubeconfig);
+        // No proxy leads to this machine, whatever the environment says.
+        command.env("HTTPS_PROXY", PROXY).env_remove("NO_PROXY");
         command.output().expect("the command starts")
     };
     let shown = status("shore-1");
@@ -166,6 +168,20 @@ async fn a_second_lab_and_an_unknown_node_are_refused_and_the_first_goes_on() {
     let text = String::from_utf8_lossy(&unknown.stderr).into_owned();
     assert_eq!(unknown.status.code(), Some(2), "{text}");
     assert!(text.contains("is it shore-1?"), "{text}");
+}
+
+const PROXY: &str = "http://me:secret@proxy.invalid:3128";
+
+#[test]
+fn a_proxy_of_the_environment_is_named_with_what_to_do() {
+    let mut command = evenkeel();
+    command.args(["status", "--server", "https://api.invalid:6443"]);
+    command.env("HTTPS_PROXY", PROXY).env_remove("NO_PROXY");
+    let output = command.output().expect("the command starts");
+    let text = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(2), "{text}");
+    let said = "$HTTPS_PROXY names a proxy on proxy.invalid, and Evenkeel reaches API servers without one: add api.invalid to $NO_PROXY";
+    assert!(text.contains(said) && !text.contains("secret"), "{text}");
 }
 
 #[test]

@@ -29,7 +29,7 @@ use certificate::{Certificates, Serving};
 use evenkeel_failover_rules::admission::View;
 use evenkeel_net::admin::Admin;
 use evenkeel_net::pki::PkiError;
-use evenkeel_net::serve::{ServerTls, serve_https};
+use evenkeel_net::serve::{Acceptor, ServerTls};
 use kube::Client;
 use metrics::Metrics;
 use server::Answering;
@@ -44,6 +44,10 @@ use tokio_util::sync::CancellationToken;
 const UPKEEP: Duration = Duration::from_secs(60);
 /// Time between attempts while something is missing.
 const RETRY: Duration = Duration::from_secs(2);
+
+/// Connections at a time, and of one peer: each API server has a few, and all may come through one proxy.
+const CONNECTIONS: usize = 256;
+const OF_ONE: usize = 64;
 
 /// How the webhook is set up.
 #[derive(Debug)]
@@ -128,7 +132,9 @@ async fn serve(
     let serving = || async move {
         // Belongs to the runtime in which this is called.
         let listener = TcpListener::from_std(listener)?;
-        serve_https(listener, shown, app, ends).await
+        let acceptor = Acceptor::new(shown, app).at_most(CONNECTIONS, OF_ONE);
+        acceptor.serve(listener, (), ends).await;
+        Ok(())
     };
     let listening = async {
         let outcome = on_thread("webhook", serving).await;

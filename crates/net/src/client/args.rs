@@ -2,8 +2,9 @@
 
 use super::endpoints::Endpoint;
 use super::server::ServerArgs;
-use super::{Access, ClientError, Transport, one_line};
+use super::{Access, ClientError, Transport, one_line, proxy};
 use http::{Request, Response};
+use hyper_util::client::proxy::matcher::Matcher;
 use kube::client::Body;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
@@ -171,9 +172,13 @@ impl ClientArgs {
             cluster: None,
             user: None,
         };
-        Config::from_custom_kubeconfig(kubeconfig, &options)
-            .await
-            .map_err(|error| refuse(&error))
+        let names_proxy = proxy::is_named(&kubeconfig, self.context.as_deref());
+        let config = Config::from_custom_kubeconfig(kubeconfig, &options).await;
+        let config = config.map_err(|error| refuse(&error))?;
+        if names_proxy {
+            return Ok(config);
+        }
+        proxy::passed_by(config, &Matcher::from_env())
     }
 }
 

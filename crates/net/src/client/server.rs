@@ -1,6 +1,7 @@
 //! An API server named by flags instead of a kubeconfig.
 
-use super::{ClientError, one_line};
+use super::{ClientError, one_line, proxy};
+use hyper_util::client::proxy::matcher::Matcher;
 use kube::Config;
 use kube::client::ConfigExt as _;
 use kube::config::{
@@ -168,9 +169,9 @@ impl ServerArgs {
             }],
             ..Kubeconfig::default()
         };
-        Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default())
-            .await
-            .map_err(|error| ClientError::Flags(one_line(&format!("cannot use --server {server}: {error}"))))
+        let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await;
+        let refuse = |error| ClientError::Flags(one_line(&format!("cannot use --server {server}: {error}")));
+        proxy::passed_by(config.map_err(refuse)?, &Matcher::from_env())
     }
 }
 

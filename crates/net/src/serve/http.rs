@@ -42,7 +42,7 @@ impl Version {
 struct Begun<S> {
     read: Bytes,
     stream: S,
-    _permit: Permit,
+    _permit: Option<Permit>,
 }
 
 impl<S: AsyncRead + Unpin> AsyncRead for Begun<S> {
@@ -168,7 +168,7 @@ impl http_body::Body for Answer {
 pub(super) async fn serve<S, T>(
     mut stream: S,
     version: Option<Version>,
-    permit: Permit,
+    permit: Option<Permit>,
     peer: PeerIdentity,
     app: axum::Router,
     tag: T,

@@ -1,7 +1,8 @@
 //! How many connections a process accepts at a time.
 
-use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::collections::HashMap;
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
@@ -14,6 +15,9 @@ const REPORT: Duration = Duration::from_secs(1);
 pub(super) struct ConnectionLimit {
     permits: Arc<Semaphore>,
     most: usize,
+    /// What one peer may have open of them, and what each has.
+    of_one: usize,
+    open: Mutex<HashMap<IpAddr, usize>>,
     refused: Mutex<Refused>,
 }
 
@@ -24,27 +28,68 @@ struct Refused {
     since_then: u64,
 }
 
-/// What an open connection holds, if there is a limit; dropping it returns it.
-pub(super) type Permit = Option<OwnedSemaphorePermit>;
+/// What an open connection holds; dropping it returns it.
+#[derive(Debug)]
+pub(super) struct Permit {
+    limit: Arc<ConnectionLimit>,
+    peer: IpAddr,
+    _permit: OwnedSemaphorePermit,
+}
+
+impl Drop for Permit {
+    fn drop(&mut self) {
+        let mut open = self.limit.open();
+        if let Some(count) = open.get_mut(&self.peer) {
+            *count -= 1;
+            if *count == 0 {
+                open.remove(&self.peer);
+            }
+        }
+    }
+}
+
+/// Who a peer is: its IPv4 address, or the /64 of its IPv6 address, of which one machine has all.
+fn peer(address: SocketAddr) -> IpAddr {
+    match address.ip().to_canonical() {
+        IpAddr::V6(ip) => Ipv6Addr::from_bits(ip.to_bits() >> 64 << 64).into(),
+        ip => ip,
+    }
+}
 
 impl ConnectionLimit {
-    pub(super) fn new(most: usize) -> Self {
+    /// So many at a time, and so many of them of one peer.
+    pub(super) fn new(most: usize, of_one: usize) -> Self {
         let most = most.clamp(1, Semaphore::MAX_PERMITS);
         Self {
             permits: Arc::new(Semaphore::new(most)),
             most,
+            of_one,
+            open: Mutex::default(),
             refused: Mutex::default(),
         }
     }
 
-    /// Takes a permit if one is left; otherwise the refusal is reported.
-    pub(super) fn permit(&self, address: SocketAddr) -> Option<OwnedSemaphorePermit> {
-        if let Ok(permit) = self.permits.clone().try_acquire_owned() {
-            return Some(permit);
+    fn open(&self) -> MutexGuard<'_, HashMap<IpAddr, usize>> {
+        // A count at a time: nothing is half done when a holder panics.
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes a permit if one is left for this peer; otherwise the refusal is reported.
+    pub(super) fn permit(self: &Arc<Self>, address: SocketAddr) -> Option<Permit> {
+        let peer = peer(address);
+        let of_peer = self.open().get(&peer).copied().unwrap_or_default();
+        let free = (of_peer < self.of_one).then(|| self.permits.clone().try_acquire_owned().ok());
+        if let Some(permit) = free.flatten() {
+            *self.open().entry(peer).or_default() += 1;
+            return Some(Permit {
+                limit: Arc::clone(self),
+                peer,
+                _permit: permit,
+            });
         }
         if let Some(refused) = self.refuse() {
-            let most = self.most;
-            tracing::warn!(%address, refused, most, "refusing connections: too many are open");
+            let (most, of_one) = (self.most, self.of_one);
+            tracing::warn!(%address, refused, most, of_one, "refusing connections: too many are open");
         }
         None
     }
@@ -71,7 +116,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn refusals_are_reported_once_a_second_with_their_number() {
-        let limit = ConnectionLimit::new(1);
+        let limit = ConnectionLimit::new(1, 1);
         assert_eq!(limit.refuse(), Some(1));
         assert_eq!((limit.refuse(), limit.refuse()), (None, None));
         tokio::time::advance(REPORT).await;
@@ -80,12 +125,25 @@ mod tests {
 
     #[tokio::test]
     async fn a_permit_can_be_taken_again_once_it_was_returned() {
-        let limit = ConnectionLimit::new(1);
-        let address = SocketAddr::from(([127, 0, 0, 1], 1));
-        let permit = limit.permit(address);
-        assert!(permit.is_some());
-        assert!(limit.permit(address).is_none());
-        drop(permit);
-        assert!(limit.permit(address).is_some());
+        let limit = Arc::new(ConnectionLimit::new(3, 2));
+        let of = |ip: &str| limit.permit(SocketAddr::new(ip.parse().unwrap(), 1));
+        let (first, second) = (of("192.0.2.1"), of("::ffff:192.0.2.1"));
+        assert!(first.is_some() && second.is_some());
+        assert!(of("192.0.2.1").is_none(), "one peer has its share");
+        let other = of("2001:db8::1");
+        assert!(other.is_some());
+        assert!(of("192.0.2.3").is_none(), "all are taken");
+        drop(first);
+        assert!(of("192.0.2.1").is_some());
+        drop((second, other));
+        assert!(limit.open().is_empty());
+    }
+
+    #[tokio::test]
+    async fn all_addresses_of_a_network_of_ipv6_are_one_peer() {
+        let limit = Arc::new(ConnectionLimit::new(8, 1));
+        let of = |ip: &str| limit.permit(SocketAddr::new(ip.parse().unwrap(), 1));
+        let held = [of("2001:db8::1"), of("2001:db8::2"), of("2001:db8:0:1::1")];
+        assert_eq!(held.map(|permit| permit.is_some()), [true, false, true]);
     }
 }

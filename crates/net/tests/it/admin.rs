@@ -3,8 +3,9 @@ use evenkeel_net::admin::Admin;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio_util::sync::CancellationToken;
 
 async fn get(address: SocketAddr, path: &str) -> String {
@@ -64,6 +65,38 @@ async fn readiness_follows_its_check_and_liveness_does_not() {
     assert!(answer.ends_with("# EOF\n"), "{answer}");
     assert!(get(address, "/elsewhere").await.starts_with("HTTP/1.1 404 "));
 
+    shutdown.cancel();
+    tokio::time::timeout(DEADLINE, serving)
+        .await
+        .unwrap()
+        .unwrap()
+        .unwrap();
+}
+
+/// A connection that begins a request and does not end it stays open for two minutes.
+#[tokio::test]
+async fn who_keeps_connections_open_keeps_no_probe_out() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let shutdown = CancellationToken::new();
+    let serving = tokio::spawn(Admin::new("test").serve(listener, shutdown.clone()));
+    let mut held = Vec::new();
+    for _ in 0..100 {
+        let socket = TcpSocket::new_v4().unwrap();
+        socket.bind("127.0.0.2:0".parse().unwrap()).unwrap();
+        let mut stream = socket.connect(address).await.unwrap();
+        // One that was refused is closed, perhaps already.
+        let _ = stream.write_all(b"GET /livez HTTP/1.1\r\n").await;
+        held.push(stream);
+    }
+    // Connections are accepted one after the other, so that what was refused before is closed now.
+    assert!(get(address, "/livez").await.starts_with("HTTP/1.1 200 "));
+    let mut open = 0;
+    for stream in &mut held {
+        let closed = tokio::time::timeout(Duration::from_millis(20), stream.read_u8()).await;
+        open += usize::from(closed.is_err());
+    }
+    assert_eq!(open, 16);
     shutdown.cancel();
     tokio::time::timeout(DEADLINE, serving)
         .await

@@ -325,7 +325,7 @@ async fn a_watch_is_cut_when_the_drain_is_over() {
 async fn connections_over_the_bound_are_closed_and_upgraded_ones_count() {
     let ca = ca();
     let tls = ServerTls::new(&server_identity(&ca, "server"), None).unwrap();
-    let acceptor = Acceptor::new(tls, app()).at_most(1);
+    let acceptor = Acceptor::new(tls, app()).at_most(1, 1);
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let closing = CancellationToken::new();
