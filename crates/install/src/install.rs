@@ -369,11 +369,12 @@ async fn rolled_out(
 
 async fn sight(client: &Client, namespace: &str) -> Result<Sight, InstallError> {
     let (deployment, daemon_set) = workloads(client, namespace).await?;
-    let pods = Named::new("v1", "Pod", Some(namespace), "");
+    let [pods, events] = ["Pod", "Event"].map(|kind| Named::new("v1", kind, Some(namespace), ""));
     Ok(Sight {
         deployment,
         daemon_set,
         pods: pods.siblings(client).await?,
+        events: events.siblings(client).await?,
     })
 }
 

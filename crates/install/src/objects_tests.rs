@@ -246,6 +246,9 @@ fn agents_and_controllers_have_no_more_rights_on_their_machines_than_they_need()
         assert_eq!(of("runAsUser"), user);
         assert_eq!(of("seccompProfile"), json!({"type": "RuntimeDefault"}));
         assert_eq!(security["privileged"], Value::Null);
+        // With SELinux only such a container writes its key and state on the node.
+        let selinux = json!({"type": "spc_t"});
+        assert_eq!(of("seLinuxOptions") == selinux, kind == "DaemonSet");
         assert_eq!(pod["hostNetwork"] == true, kind == "DaemonSet");
     }
 }

@@ -9,6 +9,8 @@ pub(crate) struct Sight {
     pub(crate) daemon_set: Value,
     /// Pods of the namespace.
     pub(crate) pods: Vec<Value>,
+    /// Events of the namespace.
+    pub(crate) events: Vec<Value>,
 }
 
 /// How far they are.
@@ -23,6 +25,9 @@ pub(crate) enum Progress {
     /// It will not come by itself.
     Failed(String),
 }
+
+/// Reasons of Events that say why there is no pod, or why one does not begin.
+const REFUSALS: [&str; 2] = ["FailedCreate", "FailedMount"];
 
 /// Reasons for which a container waits that no time mends by itself.
 const HOPELESS_IMAGE: [&str; 3] = ["ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull"];
@@ -39,7 +44,10 @@ pub(crate) fn progress(sight: &Sight) -> Progress {
         }
     }
     let told = format!("{}; {}", controller.told(), agents.told());
-    let why = || controller.trouble().or_else(|| agents.trouble());
+    let why = || {
+        let of_pods = controller.trouble().or_else(|| agents.trouble());
+        of_pods.or_else(|| refused(sight))
+    };
     let with_reason = || match why() {
         Some(why) => format!("{told}; {why}"),
         None => told.clone(),
@@ -195,6 +203,34 @@ impl<'a> Workload<'a> {
     }
 }
 
+/// Why pods are not made, or do not begin: admission, a quota, or what they mount.
+fn refused(sight: &Sight) -> Option<String> {
+    let mut conditions = sight.deployment["status"]["conditions"]
+        .as_array()
+        .into_iter()
+        .flatten();
+    let failure = |condition: &&Value| condition["type"] == "ReplicaFailure" && condition["status"] == "True";
+    if let Some(failed) = conditions.find(failure) {
+        let why = words(
+            &failed["message"],
+            "Deployment evenkeel-controller does not say why",
+        );
+        return Some(format!("no pod of the controllers can be made: {why}"));
+    }
+    let parts = || sight.pods.iter().chain([&sight.daemon_set]);
+    let is_of_ours = |event: &&Value| {
+        let of = &event["involvedObject"]["uid"];
+        let reason = event["reason"].as_str().unwrap_or_default();
+        REFUSALS.contains(&reason) && parts().any(|part| !of.is_null() && part["metadata"]["uid"] == *of)
+    };
+    let newest = sight.events.iter().filter(is_of_ours);
+    let newest = newest.max_by_key(|event| event["lastTimestamp"].as_str().unwrap_or_default())?;
+    let object = &newest["involvedObject"];
+    let name = |field: &str| object[field].as_str().unwrap_or_default().to_owned();
+    let why = words(&newest["message"], "it does not say why");
+    Some(format!("{} {}: {why}", name("kind"), name("name")))
+}
+
 /// Why no node takes a pod.
 fn unscheduled(pod: &Value) -> Option<String> {
     let mut conditions = pod["status"]["conditions"].as_array()?.iter();
@@ -255,7 +291,42 @@ mod tests {
                 "numberAvailable": agents[2],
             }}),
             pods,
+            events: Vec::new(),
         }
+    }
+
+    /// The API server refuses pods, or a node cannot mount what they need.
+    #[test]
+    fn why_there_are_no_pods_is_told() {
+        let waits = |sight: &Sight| match progress(sight) {
+            Progress::Waiting(told) => told,
+            other => panic!("{other:?}"),
+        };
+        let mut seen = sight([2, 2, 2], [3, 0, 0], Vec::new());
+        assert_eq!(waits(&seen), "2 of 2 controllers run; 0 of 3 agents run");
+        seen.daemon_set["metadata"]["uid"] = json!("7");
+        let event = |uid: &str, reason: &str, at: &str, message: &str| {
+            json!({
+                "involvedObject": {"kind": "DaemonSet", "name": "evenkeel-agent", "uid": uid},
+                "reason": reason, "message": message, "lastTimestamp": at,
+            })
+        };
+        seen.events = vec![
+            event(
+                "7",
+                "FailedCreate",
+                "2026-11-29T10:00:01Z",
+                "pods are forbidden:\nno host network",
+            ),
+            event("7", "FailedCreate", "2026-11-29T10:00:00Z", "older"),
+            event("8", "FailedCreate", "2026-11-29T10:00:02Z", "of a former one"),
+            event("7", "SuccessfulDelete", "2026-11-29T10:00:03Z", "no reason"),
+        ];
+        let told = "2 of 2 controllers run; 0 of 3 agents run; DaemonSet evenkeel-agent: pods are forbidden: no host network";
+        assert_eq!(waits(&seen), told);
+        seen.deployment["status"]["conditions"] =
+            json!([{"type": "ReplicaFailure", "status": "True", "message": "over quota"}]);
+        assert!(waits(&seen).ends_with("; no pod of the controllers can be made: over quota"));
     }
 
     #[test]

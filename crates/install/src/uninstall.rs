@@ -104,7 +104,8 @@ async fn remove(
             part.delete(client).await?;
         }
     }
-    if let Some(foreign) = &kept {
+    // Without an installation the namespace is somebody else's, and so are its labels.
+    if let Some(foreign) = kept.as_ref().filter(|_| !parts.is_empty()) {
         leave(client, namespace).await?;
         let _ = writeln!(text, "namespace {namespace} stays, because it holds {foreign}");
     }

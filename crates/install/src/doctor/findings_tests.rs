@@ -132,6 +132,7 @@ fn healthy() -> Facts {
                 }),
             ),
             pods: vec![pod("controller", "cloud-1"), pod("controller", "cloud-2")],
+            events: Vec::new(),
         },
         options: Some(options),
         ..Facts::default()

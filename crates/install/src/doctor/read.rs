@@ -71,6 +71,7 @@ async fn installed(reader: &mut Reader<'_>, facts: &mut Facts, home: &str) {
             .filter(|pod| pod["metadata"]["namespace"] == home)
             .cloned()
             .collect(),
+        events: reader.all("v1", "Event", in_home).await,
     };
     let usual = Options {
         namespace: home.to_owned(),

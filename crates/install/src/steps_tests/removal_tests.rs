@@ -1,6 +1,7 @@
 //! What a removal takes away, what it leaves, and when it is refused.
 
 use super::*;
+use crate::objects::PART_OF;
 use k8s_openapi::api::admissionregistration::v1::MutatingWebhookConfiguration;
 use k8s_openapi::api::core::v1::Node;
 
@@ -82,6 +83,21 @@ async fn a_namespace_with_something_else_in_it_stays() {
         );
         assert!(home.find::<Pod>("theirs").await.is_some());
         assert!(home.find::<Secret>(ROSTER_SECRET.0).await.is_none());
+
+        // Where nothing is installed any more, what stands there is somebody else's.
+        let labels = json!({"pod-security.kubernetes.io/enforce": "restricted", PART_OF.0: "theirs"});
+        cluster
+            .merge::<Namespace>(HOME, json!({"metadata": {"labels": labels}}))
+            .await;
+        home.create::<Secret>(json!({"metadata": {"name": ROSTER_SECRET.0}}))
+            .await;
+        let told = uninstall(&cluster.client, HOME, WAIT, &token()).await.unwrap();
+        assert_eq!(told, "Evenkeel is not installed on this cluster.\n");
+        let namespace: Namespace = cluster.get(HOME).await;
+        let now = namespace.metadata.labels.unwrap();
+        assert_eq!(now["pod-security.kubernetes.io/enforce"], "restricted");
+        assert_eq!(now[PART_OF.0], "theirs");
+        assert!(home.find::<Secret>(ROSTER_SECRET.0).await.is_some());
     }))
     .await;
 }
