@@ -16,6 +16,7 @@
 )]
 
 use evenkeel_sim::groups::measured::{SETTLED, calm as calm_zones, good_network, lossy, outage as outage_of};
+use evenkeel_sim::ledger::Broken;
 use evenkeel_sim::measure::{Measured, Window};
 use evenkeel_sim::rng::Rng;
 use evenkeel_sim::script::{Network, SECOND};
@@ -77,7 +78,9 @@ fn main() {
     for row in &settings.rows {
         for size in &settings.sizes {
             let began = Instant::now();
-            for (measured, goal, is_met) in measured(row, *size, &settings) {
+            let rows = measured(row, *size, &settings)
+                .unwrap_or_else(|broken| vec![(broken.to_string(), "", false)]);
+            for (measured, goal, is_met) in rows {
                 let word = if is_met { "met" } else { "FAILED" };
                 println!(
                     "{row:<10} {size:>5}  {measured:<96} {goal:<30} {word:<6} {:>6.1}s",
@@ -92,29 +95,30 @@ fn parsed<T: FromStr>(texts: &[String]) -> Vec<T> {
     texts.iter().filter_map(|text| text.parse().ok()).collect()
 }
 
-fn measured(row: &str, size: usize, settings: &Settings) -> Vec<Row> {
+fn measured(row: &str, size: usize, settings: &Settings) -> Result<Vec<Row>, Broken> {
     let loss = Network {
         lost: 300,
         ..good_network()
     };
-    match row {
-        "detection" => vec![detection(size, settings.deaths, good_network(), false)],
-        "reporter" => vec![detection(size, settings.deaths, good_network(), true)],
-        "loss" => vec![detection(size, settings.deaths, loss, false)],
-        "traffic" => traffic(size),
-        "outage" => outage(size),
-        "mass" => mass(size),
-        "reports" => reports(size),
-        "readers" => vec![readers(size)],
-        "changes" => changes(size),
-        "reporters" => vec![standing(size)],
+    let rows = match row {
+        "detection" => vec![detection(size, settings.deaths, good_network(), false)?],
+        "reporter" => vec![detection(size, settings.deaths, good_network(), true)?],
+        "loss" => vec![detection(size, settings.deaths, loss, false)?],
+        "traffic" => traffic(size)?,
+        "outage" => vec![outage(size)?],
+        "mass" => mass(size)?,
+        "reports" => vec![reports(size)?],
+        "readers" => vec![readers(size)?],
+        "changes" => vec![changes(size)?],
+        "reporters" => vec![standing(size)?],
         "false" => settings
             .losses
             .iter()
             .map(|percent| false_deaths(size, *percent, settings))
             .collect(),
         other => vec![(format!("there is no row {other}"), "", false)],
-    }
+    };
+    Ok(rows)
 }
 
 fn script(size: usize, seed: u64, network: Network) -> Script {
@@ -147,7 +151,7 @@ fn each<T: Send>(seeds: u64, run: impl Fn(u64) -> T + Sync) -> Vec<T> {
 }
 
 /// Victims die one after the other; times from the power-off to the reader's verdict.
-fn detection(size: usize, deaths: u64, network: Network, reporter: bool) -> Row {
+fn detection(size: usize, deaths: u64, network: Network, reporter: bool) -> Result<Row, Broken> {
     let at_once = (size / ONE_OF).max(1);
     let of_one_run = 10 * at_once as u64;
     let lossy = network.lost > 0;
@@ -174,8 +178,9 @@ fn detection(size: usize, deaths: u64, network: Network, reporter: bool) -> Row 
         }
         script.steps.sort_by_key(|step| step.at);
         let window = Window { from: 0, until: at };
-        (measure(&script, window), script)
+        measure(&script, window).map(|run| (run, script))
     });
+    let runs = runs.into_iter().collect::<Result<Vec<_>, _>>()?;
     let mut times = Vec::new();
     let mut missed = 0;
     for (run, script) in &runs {
@@ -208,18 +213,18 @@ fn detection(size: usize, deaths: u64, network: Network, reporter: bool) -> Row 
         times.len(),
         OFF / SECOND
     );
-    (text, goal, is_met && missed == 0 && wrong == 0)
+    Ok((text, goal, is_met && missed == 0 && wrong == 0))
 }
 
-fn calm(size: usize, seconds: u64) -> (Measured, u64) {
+fn calm(size: usize, seconds: u64) -> Result<(Measured, u64), Broken> {
     let script = script(size, 1, good_network());
     let from = SETTLED;
     let until = from + seconds * SECOND;
-    (measure(&script, Window { from, until }), seconds)
+    Ok((measure(&script, Window { from, until })?, seconds))
 }
 
-fn traffic(size: usize) -> Vec<Row> {
-    let (run, seconds) = calm(size, 120);
+fn traffic(size: usize) -> Result<Vec<Row>, Broken> {
+    let (run, seconds) = calm(size, 120)?;
     let per_second = |sum: u64, count: usize| sum as f64 / seconds as f64 / count as f64;
     let nodes = run.meters.len();
     let bytes: u64 = run.meters.iter().map(|meter| meter.bytes).sum();
@@ -231,7 +236,7 @@ fn traffic(size: usize) -> Vec<Row> {
         .unwrap_or_default();
     let datagrams: u64 = run.meters.iter().map(|meter| meter.datagrams).sum();
     let requests: u64 = run.meters.iter().map(|meter| meter.requests).sum();
-    vec![
+    Ok(vec![
         (
             format!(
                 "to peers {:.0} B/s mean, {:.0} B/s most, {:.1} datagrams/s",
@@ -250,13 +255,13 @@ fn traffic(size: usize) -> Vec<Row> {
             "<= 0.1/s",
             per_second(requests, nodes) <= 0.1,
         ),
-    ]
+    ])
 }
 
 /// Nobody reaches the API server for a minute.
-fn outage(size: usize) -> Vec<Row> {
+fn outage(size: usize) -> Result<Row, Broken> {
     let (script, window) = outage_of(vec![size], 1);
-    let run = measure(&script, window);
+    let run = measure(&script, window)?;
     let (during, after) = run.requests.split_at(run.requests.len() / 2);
     let mean = |requests: &[u64]| {
         let sum: u64 = requests.iter().sum();
@@ -264,19 +269,19 @@ fn outage(size: usize) -> Vec<Row> {
     };
     let busiest = after.iter().max().copied().unwrap_or_default();
     let (during, after, dead) = (mean(during), mean(after), run.deaths.len());
-    vec![(
+    Ok((
         format!(
             "{during:.3} API requests/s and node in the outage, {after:.3} in the minute after it, of all nodes \
              {busiest} in the busiest second; {dead} deaths"
         ),
         "<= 0.2/s while recovering, 0 deaths",
         after <= 0.2 && dead == 0,
-    )]
+    ))
 }
 
 /// Nodes lose power together: a quarter of all, at random or the same share of each cell as racks are spread;
 /// 40 % of each cell; and more than half of each.
-fn mass(size: usize) -> Vec<Row> {
+fn mass(size: usize) -> Result<Vec<Row>, Broken> {
     let script = script(size, 1, good_network());
     let (nodes, cells) = (script.nodes(), cells(&script));
     let at_random = {
@@ -303,7 +308,12 @@ fn mass(size: usize) -> Vec<Row> {
 }
 
 /// Whoever's cell keeps a majority is found dead within 15 s, and nobody else.
-fn die_together(mut script: Script, cells: &[Vec<usize>], what: &str, victims: &[usize]) -> Row {
+fn die_together(
+    mut script: Script,
+    cells: &[Vec<usize>],
+    what: &str,
+    victims: &[usize],
+) -> Result<Row, Broken> {
     let (at, lasts) = (SETTLED, 40 * SECOND);
     script.steps = victims
         .iter()
@@ -317,7 +327,7 @@ fn die_together(mut script: Script, cells: &[Vec<usize>], what: &str, victims: &
         from: at,
         until: at + lasts,
     };
-    let run = measure(&script, window);
+    let run = measure(&script, window)?;
     let keeps_majority = |node: usize| {
         let cell = cells.iter().find(|cell| cell.contains(&node));
         let (of_cell, live) = cell.map_or((0, 0), |cell| {
@@ -344,11 +354,11 @@ fn die_together(mut script: Script, cells: &[Vec<usize>], what: &str, victims: &
         last as f64 / 1000.0
     );
     let is_met = missed == 0 && wrong == 0 && last <= 15_000;
-    (text, "all within 15 s, nobody else", is_met)
+    Ok((text, "all within 15 s, nobody else", is_met))
 }
 
 /// One member listed, because it is cut off; and all, because their kubelets are down.
-fn reports(size: usize) -> Vec<Row> {
+fn reports(size: usize) -> Result<Row, Broken> {
     let listed = |faults: Vec<Fault>| {
         let mut script = script(size, 1, good_network());
         let at = SETTLED;
@@ -361,18 +371,18 @@ fn reports(size: usize) -> Vec<Row> {
             from: at,
             until: at + lasts,
         };
-        measure(&script, window).largest_report
+        measure(&script, window).map(|run| run.largest_report)
     };
     let cells = cells(&script(size, 1, good_network()));
     let first = cells.first().cloned().unwrap_or_default();
     let members = first.len();
-    let one = listed(vec![Fault::CutCloud(1)]);
-    let all = listed(first.into_iter().map(Fault::KubeletDown).collect());
-    vec![(
+    let one = listed(vec![Fault::CutCloud(1)])?;
+    let all = listed(first.into_iter().map(Fault::KubeletDown).collect())?;
+    Ok((
         format!("{one} bytes with one member listed, {all} with all {members}"),
         "<= 40 KB with all",
         all <= 40_000,
-    )]
+    ))
 }
 
 /// What it costs to verify the reports about so many listed nodes.
@@ -380,7 +390,7 @@ const MANY_LISTED: usize = 5_000;
 
 /// All members are listed, because their kubelets are down, and real keys sign. The figure is of one reader,
 /// for as many such cells as 5,000 nodes make.
-fn readers(size: usize) -> Row {
+fn readers(size: usize) -> Result<Row, Broken> {
     // Only what this thread runs counts: other programs take the core meanwhile.
     let clock = || {
         let used = clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID);
@@ -399,16 +409,16 @@ fn readers(size: usize) -> Row {
         from: SETTLED + lasts / 3,
         until: SETTLED + lasts,
     };
-    let run = measure_by(&script, window, Some(clock));
+    let run = measure_by(&script, window, Some(clock))?;
     let measured = Duration::from_millis(window.until - window.from);
     let of_one = run.reading.as_secs_f64() / measured.as_secs_f64() / size as f64;
     let percent = 100.0 * of_one * MANY_LISTED as f64;
     let text = format!("{percent:.1} % of a core for reports about {MANY_LISTED} listed nodes");
-    (text, "<= 5 % of a core", percent <= 5.0)
+    Ok((text, "<= 5 % of a core", percent <= 5.0))
 }
 
 /// One node is off for 8 minutes of 10, and another is out of reach of a third one, in one direction.
-fn changes(size: usize) -> Vec<Row> {
+fn changes(size: usize) -> Result<Row, Broken> {
     let lossy = Network {
         lost: 10,
         ..good_network()
@@ -429,7 +439,7 @@ fn changes(size: usize) -> Vec<Row> {
         from: at,
         until: at + 600 * SECOND,
     };
-    let run = measure(&script, window);
+    let run = measure(&script, window)?;
     let of = |node: usize| run.changes.get(&node).copied().unwrap_or_default();
     let healthy: u64 = run
         .changes
@@ -437,29 +447,29 @@ fn changes(size: usize) -> Vec<Row> {
         .filter(|(node, _)| **node != 1)
         .map(|(_, count)| *count)
         .sum();
-    vec![(
+    Ok((
         format!(
             "{} changes of the faulty node, {healthy} of all others, in 10 minutes",
             of(1)
         ),
         "<= 2 faulty, 0 healthy",
         of(1) <= 2 && healthy == 0,
-    )]
+    ))
 }
 
-fn standing(size: usize) -> Row {
-    let (run, seconds) = calm(size, 600);
+fn standing(size: usize) -> Result<Row, Broken> {
+    let (run, seconds) = calm(size, 600)?;
     let text = format!(
         "{} stand at the end, {} changes in {} calm minutes",
         run.standing,
         run.stands,
         seconds / 60
     );
-    (
+    Ok((
         text,
         "<= 3 stand, 0 changes",
         run.standing <= 3 && run.stands == 0,
-    )
+    ))
 }
 
 fn false_deaths(size: usize, percent: u64, settings: &Settings) -> Row {
@@ -472,7 +482,13 @@ fn false_deaths(size: usize, percent: u64, settings: &Settings) -> Row {
         let from = SETTLED;
         let until = from + minutes.min(30) * 60 * SECOND;
         let script = lossy(vec![size], seed, percent, until);
-        let found = measure(&script, Window { from, until }).false_deaths;
+        let found = match measure(&script, Window { from, until }) {
+            Ok(run) => run.false_deaths,
+            Err(broken) => {
+                println!("seed {seed} at {percent} % loss: {broken}");
+                1
+            }
+        };
         if found > 0 {
             println!("seed {seed} at {percent} % loss: {found} false deaths");
         }

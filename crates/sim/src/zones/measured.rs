@@ -2,6 +2,7 @@
 
 use crate::api::build::{node_of_uid, roster_of};
 use crate::api::objects::Object;
+use crate::ledger::Broken;
 use crate::measure::{Measured, Meter, Window};
 use crate::run::Outcome;
 use crate::script::{Level, Script};
@@ -47,13 +48,18 @@ pub fn reporters(script: &Script) -> Vec<usize> {
     members.filter_map(|member| node_of_uid(&member.uid)).collect()
 }
 
-/// Plays a script on the level of zones to the end of the window. False deaths are counted.
-pub fn measure(script: &Script, window: Window) -> Measured {
+/// Plays a script on the level of zones to the end of the window. What the reader wrongly holds dead is
+/// counted; any other promise that is broken ends the run, and nothing was measured.
+pub fn measure(script: &Script, window: Window) -> Result<Measured, Broken> {
     measure_by(script, window, None)
 }
 
 /// The same, and says how long the reader worked in the window by a clock.
-pub fn measure_by(script: &Script, window: Window, clock: Option<fn() -> Duration>) -> Measured {
+pub fn measure_by(
+    script: &Script,
+    window: Window,
+    clock: Option<fn() -> Duration>,
+) -> Result<Measured, Broken> {
     let mut sim = Sim::new(script.clone(), Level::Zones);
     sim.reader.counts = true;
     sim.play_until(window.from);
@@ -69,6 +75,9 @@ pub fn measure_by(script: &Script, window: Window, clock: Option<fn() -> Duratio
         requests.push(sum - counted);
         counted = sum;
     }
+    if let Some(broken) = sim.ledger.broken.first() {
+        return Err(broken.clone());
+    }
     let of_first = || {
         sim.machines
             .iter()
@@ -76,7 +85,7 @@ pub fn measure_by(script: &Script, window: Window, clock: Option<fn() -> Duratio
             .filter(|(index, _)| sim.cell_key(index + 1) == (0, 0))
             .map(|(_, machine)| machine)
     };
-    Measured {
+    Ok(Measured {
         meters: sim.machines.iter().map(|machine| machine.meter.clone()).collect(),
         deaths: sim.reader.deaths.clone(),
         changes: sim.reader.changes.clone(),
@@ -88,5 +97,5 @@ pub fn measure_by(script: &Script, window: Window, clock: Option<fn() -> Duratio
         false_deaths: sim.reader.false_deaths,
         requests,
         reading: sim.reader.spent,
-    }
+    })
 }
