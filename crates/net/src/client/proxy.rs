@@ -19,8 +19,8 @@ pub(super) fn is_named(kubeconfig: &Kubeconfig, context: Option<&str>) -> bool {
     proxy.is_some_and(|proxy| !proxy.is_empty())
 }
 
-/// The configuration without the proxy that `$HTTPS_PROXY` names, where `$NO_PROXY` excepts the server from it;
-/// the client takes the one and does not look at the other. No client speaks through a proxy.
+/// The configuration without the proxy that `$HTTPS_PROXY` names, where `$NO_PROXY` excepts the server from
+/// it; the client takes the one and does not look at the other. No client speaks through a proxy.
 pub(super) fn passed_by(mut config: Config, environment: &Matcher) -> Result<Config, ClientError> {
     let Some(proxy) = config.proxy_url.take() else {
         return Ok(config);
