@@ -33,7 +33,7 @@ struct Refused {
 pub(super) struct Permit {
     limit: Arc<ConnectionLimit>,
     peer: IpAddr,
-    _permit: OwnedSemaphorePermit,
+    _of_all: OwnedSemaphorePermit,
 }
 
 impl Drop for Permit {
@@ -52,7 +52,7 @@ impl Drop for Permit {
 fn peer(address: SocketAddr) -> IpAddr {
     match address.ip().to_canonical() {
         IpAddr::V6(ip) => Ipv6Addr::from_bits(ip.to_bits() >> 64 << 64).into(),
-        ip => ip,
+        ip @ IpAddr::V4(_) => ip,
     }
 }
 
@@ -84,7 +84,7 @@ impl ConnectionLimit {
             return Some(Permit {
                 limit: Arc::clone(self),
                 peer,
-                _permit: permit,
+                _of_all: permit,
             });
         }
         if let Some(refused) = self.refuse() {
