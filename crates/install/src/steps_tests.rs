@@ -4,7 +4,7 @@ mod removal_tests;
 
 use crate::cluster::Named;
 use crate::error::InstallError;
-use crate::install::{all_parts, install, upgrade};
+use crate::install::{all_parts, install, sight, upgrade};
 use crate::objects::{AGENT, CONTROLLER, INSTALLATION, Options, ROSTER_SECRET, objects};
 use crate::settings::SettingArgs;
 use crate::uninstall::uninstall;
@@ -197,6 +197,21 @@ async fn whoever_lacks_a_right_changes_nothing() {
     assert_eq!(error.exit_code(), 2);
     assert_clean(&cluster, HOME).await;
     assert!(cluster.find::<Namespace>(HOME).await.is_none());
+}
+
+#[tokio::test]
+async fn a_rollout_is_followed_without_a_right_to_read_events() {
+    let cluster = Cluster::new();
+    let rights = json!([
+        {"apiGroups": ["apps"], "resources": ["deployments", "daemonsets"], "verbs": ["get"]},
+        {"apiGroups": [""], "resources": ["pods"], "verbs": ["list"]},
+    ]);
+    cluster.grant("deckhand", rights).await;
+    let deckhand = cluster.server().client_as("deckhand", &["system:authenticated"]);
+    let seen = sight(&deckhand, HOME).await.unwrap();
+    assert!(seen.events.is_empty());
+    let nobody = cluster.server().client_as("nobody", &["system:authenticated"]);
+    assert!(sight(&nobody, HOME).await.is_err());
 }
 
 #[tokio::test]

@@ -4,7 +4,6 @@ use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
 
 /// Refused connections are reported once in this time at most.
@@ -13,12 +12,18 @@ const REPORT: Duration = Duration::from_secs(1);
 /// A limit of open connections, shared by listeners.
 #[derive(Debug)]
 pub(super) struct ConnectionLimit {
-    permits: Arc<Semaphore>,
     most: usize,
-    /// What one peer may have open of them, and what each has.
+    /// What one peer may have open of them.
     of_one: usize,
-    open: Mutex<HashMap<IpAddr, usize>>,
+    open: Mutex<Open>,
     refused: Mutex<Refused>,
+}
+
+/// Connections that are open: all, and those of each peer.
+#[derive(Debug, Default)]
+struct Open {
+    all: usize,
+    by_peer: HashMap<IpAddr, usize>,
 }
 
 /// Connections that were refused.
@@ -33,16 +38,16 @@ struct Refused {
 pub(super) struct Permit {
     limit: Arc<ConnectionLimit>,
     peer: IpAddr,
-    _of_all: OwnedSemaphorePermit,
 }
 
 impl Drop for Permit {
     fn drop(&mut self) {
         let mut open = self.limit.open();
-        if let Some(count) = open.get_mut(&self.peer) {
+        open.all -= 1;
+        if let Some(count) = open.by_peer.get_mut(&self.peer) {
             *count -= 1;
             if *count == 0 {
-                open.remove(&self.peer);
+                open.by_peer.remove(&self.peer);
             }
         }
     }
@@ -56,35 +61,42 @@ fn peer(address: SocketAddr) -> IpAddr {
     }
 }
 
+impl Open {
+    /// Counts one more of a peer, where that is within both limits.
+    fn takes(&mut self, peer: IpAddr, (most, of_one): (usize, usize)) -> bool {
+        let of_peer = self.by_peer.get(&peer).copied().unwrap_or_default();
+        let takes = self.all < most && of_peer < of_one;
+        if takes {
+            self.all += 1;
+            self.by_peer.insert(peer, of_peer + 1);
+        }
+        takes
+    }
+}
+
 impl ConnectionLimit {
     /// So many at a time, and so many of them of one peer.
     pub(super) fn new(most: usize, of_one: usize) -> Self {
-        let most = most.clamp(1, Semaphore::MAX_PERMITS);
         Self {
-            permits: Arc::new(Semaphore::new(most)),
-            most,
+            most: most.max(1),
             of_one,
             open: Mutex::default(),
             refused: Mutex::default(),
         }
     }
 
-    fn open(&self) -> MutexGuard<'_, HashMap<IpAddr, usize>> {
-        // A count at a time: nothing is half done when a holder panics.
+    fn open(&self) -> MutexGuard<'_, Open> {
+        // Nothing panics between the two counts.
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Takes a permit if one is left for this peer; otherwise the refusal is reported.
     pub(super) fn permit(self: &Arc<Self>, address: SocketAddr) -> Option<Permit> {
         let peer = peer(address);
-        let of_peer = self.open().get(&peer).copied().unwrap_or_default();
-        let free = (of_peer < self.of_one).then(|| self.permits.clone().try_acquire_owned().ok());
-        if let Some(permit) = free.flatten() {
-            *self.open().entry(peer).or_default() += 1;
+        if self.open().takes(peer, (self.most, self.of_one)) {
             return Some(Permit {
                 limit: Arc::clone(self),
                 peer,
-                _of_all: permit,
             });
         }
         if let Some(refused) = self.refuse() {
@@ -136,7 +148,7 @@ mod tests {
         drop(first);
         assert!(of("192.0.2.1").is_some());
         drop((second, other));
-        assert!(limit.open().is_empty());
+        assert!(limit.open().all == 0 && limit.open().by_peer.is_empty());
     }
 
     #[tokio::test]
