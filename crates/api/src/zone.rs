@@ -101,6 +101,16 @@ pub struct RosterContact {
     pub public_key: String,
 }
 
+impl From<&RosterMember> for RosterContact {
+    fn from(member: &RosterMember) -> Self {
+        Self {
+            uid: member.uid.clone(),
+            address: member.address.clone(),
+            public_key: member.public_key.clone(),
+        }
+    }
+}
+
 /// A report before it is written: by whom, and when by a wall clock, is said by who writes it. An agent that
 /// cannot write hands it to one that can.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]

@@ -57,8 +57,8 @@ impl Sim {
             ..cells::Zone::default()
         });
         let of = |uids: BTreeSet<String>| {
-            let is_in = |node: &usize| uids.contains(&build::node_uid(*node));
-            nodes.iter().copied().filter(is_in).collect()
+            let nodes: BTreeSet<usize> = uids.iter().filter_map(|uid| build::node_of_uid(uid)).collect();
+            nodes.into_iter().collect()
         };
         let cells = division.cells.into_iter();
         cells.map(|(number, uids)| (number, of(uids))).collect()

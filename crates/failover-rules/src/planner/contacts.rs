@@ -69,12 +69,7 @@ pub fn contacts(
         }
     }
     let contacts = chosen.into_iter().filter_map(|uid| members.get(uid));
-    let contacts = contacts.map(|member| RosterContact {
-        uid: member.uid.clone(),
-        address: member.address.clone(),
-        public_key: member.public_key.clone(),
-    });
-    contacts.collect()
+    contacts.map(RosterContact::from).collect()
 }
 
 #[cfg(test)]

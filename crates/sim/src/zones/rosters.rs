@@ -58,14 +58,11 @@ impl Sim {
     /// because no cell changes. Each is named as it is now.
     fn contacts_of(&self, (zone, cell): CellKey, known: &[RosterContact]) -> Vec<RosterContact> {
         let of_now = |contact: &RosterContact| {
-            let member = self.member(build::node_of_uid(&contact.uid)?);
-            Some(RosterContact {
-                uid: member.uid,
-                address: member.address,
-                public_key: member.public_key,
-            })
+            let node = build::node_of_uid(&contact.uid)?;
+            Some(RosterContact::from(&self.member(node)))
         };
-        if !known.is_empty() {
+        // Where there is one cell, nobody is in another one.
+        if !known.is_empty() || self.cells_of(zone).count() == 1 {
             return known.iter().filter_map(of_now).collect();
         }
         let nodes = || self.cells_of(zone).flat_map(|(_, nodes)| nodes);

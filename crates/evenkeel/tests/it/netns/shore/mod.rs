@@ -122,9 +122,10 @@ impl Machine {
         (field(14) + field(15)) / TICKS
     }
 
-    /// Its kubelet reaches the API server no more.
-    fn cut_kubelet(&self) {
-        let (incoming, outgoing) = (format!("iifname {KUBELET}"), format!("oifname {KUBELET}"));
+    /// Nothing passes through these devices any more.
+    fn cut(&self, devices: &[&str]) {
+        let links = format!("{{ {} }}", devices.join(", "));
+        let (incoming, outgoing) = (format!("iifname {links}"), format!("oifname {links}"));
         self.namespace.drop_matching(&[&incoming], &[&outgoing]);
     }
 }

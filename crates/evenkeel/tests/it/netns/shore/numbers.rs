@@ -2,7 +2,7 @@
 //! all headers included. `cargo xtask numbers` prints them beside what is simulated. `EVENKEEL_CELLS=64`
 //! measures a cell of this size alone.
 
-use super::{CLOUD, Ip, LAN, Machine, Shore, name};
+use super::{CLOUD, Ip, KUBELET, LAN, Machine, Shore, name};
 use evenkeel_testkit::{eventually, netns, skipped};
 use std::time::{Duration, Instant};
 
@@ -89,7 +89,7 @@ fn calm(shore: &Shore, count: u8) {
 /// The kubelets of some machines reach the API server no more, so that the reporters list their nodes.
 fn listed(shore: &Shore, count: u8, numbers: &[u8], goal: f64) {
     for number in numbers {
-        shore.on(*number).cut_kubelet();
+        shore.on(*number).cut(&[KUBELET]);
     }
     shore.inside(async |shore| {
         let client = shore.client().await;

@@ -38,9 +38,7 @@ fn a_cut_cloud_link_is_no_death() {
         return skipped("a_cut_cloud_link_is_no_death", &why);
     }
     let shore = Shore::start(3, Ip::V4);
-    let links = format!("{{ {CLOUD}, {KUBELET} }}");
-    let (incoming, outgoing) = (format!("iifname {links}"), format!("oifname {links}"));
-    shore.on(3).namespace.drop_matching(&[&incoming], &[&outgoing]);
+    shore.on(3).cut(&[CLOUD, KUBELET]);
     shore.until_state(3, "Disconnected", CUT);
     shore.stays_for(Duration::from_secs(30), &[(3, "Disconnected")]);
     shore.heal(3);
