@@ -169,7 +169,12 @@ impl EdgeReports {
         };
         if changed && !all_pairs {
             let lost = watches.edges().filter(|(_, state)| *state == EdgeState::Down);
-            hearers.extend(lost.flat_map(|(subject, _)| roster.observers_of(subject)));
+            for (subject, _) in lost {
+                let matters = watches.search().matters(cx, subject);
+                let observers = roster.observers_of(subject);
+                hearers.extend(observers.iter().copied());
+                hearers.extend(roster.positions().filter(|_| matters));
+            }
         }
         hearers.sort_unstable();
         hearers.dedup();

@@ -45,6 +45,7 @@ mod reach;
 mod receive;
 mod reporter;
 mod roster_fetch;
+mod search;
 mod voter;
 mod watches;
 mod window;

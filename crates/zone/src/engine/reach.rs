@@ -35,6 +35,12 @@ impl<'a> Reach<'a> {
         self.watches.edge(index)
     }
 
+    /// From when on a member counts as lost that was asked for the members that report, if it stays silent.
+    pub(super) fn missing_from(self, index: MemberIndex) -> Option<Millis> {
+        let search = self.watches.search();
+        search.missing_from(self.contacts, index, self.period_ms)
+    }
+
     /// When the peer ceases to count as alive if it stays silent: three periods after the last contact.
     /// `None` if it does not count as alive now, or its edge is down.
     pub(super) fn live_until(self, index: MemberIndex) -> Option<Millis> {

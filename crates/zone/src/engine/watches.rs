@@ -5,6 +5,7 @@ use super::contacts::{Contacts, Peer};
 use super::context::{Context, NEVER};
 use super::own::Own;
 use super::reach::Reach;
+use super::search::Search;
 use crate::Millis;
 use crate::roster::{MemberId, MemberIndex, REPORTERS, Roster};
 use crate::verdict::Link;
@@ -44,6 +45,8 @@ pub(super) struct Watches {
     census: usize,
     /// Who raised an alarm about whom, and when, within the last period.
     alarms: Vec<(MemberIndex, MemberIndex, Millis)>,
+    /// Above all-pairs size: the search for the members that report now.
+    search: Search,
 }
 
 const NOBODY: u8 = u8::MAX;
@@ -106,6 +109,7 @@ impl Watches {
             census_due: cx.now(),
             census: 0,
             alarms: Vec::new(),
+            search: Search::default(),
         };
         watches.take_roster(cx, &Roster::none());
         watches
@@ -116,6 +120,7 @@ impl Watches {
         let roster = std::sync::Arc::clone(cx.roster());
         let old = std::mem::take(&mut self.list);
         self.alarms.clear();
+        self.search = Search::default();
         self.slots.clear();
         self.slots.resize(roster.len(), NOBODY);
         let subjects = cx.place().map_or(&[][..], |me| roster.subjects_of(me));
@@ -304,7 +309,21 @@ impl Watches {
                 let subject = cx.name(id);
                 cx.note(Note::Edge { subject, state });
             }
+            if state == EdgeState::Down {
+                self.search_instead_of(cx, subject);
+            }
         }
+    }
+
+    /// A member is lost: if it depends on it who reports, this agent looks for those who do now.
+    fn search_instead_of(&mut self, cx: &Context, lost: MemberIndex) {
+        if self.search.begin(cx, lost) {
+            self.census_due = cx.now();
+        }
+    }
+
+    pub(super) fn search(&self) -> &Search {
+        &self.search
     }
 
     /// Somebody else lost the subject: it is looked at now, and not when its next heartbeat is due. Each of
@@ -315,6 +334,9 @@ impl Watches {
         let Some(index) = cx.roster().position(subject) else {
             return;
         };
+        if cx.roster().observers_of(index).contains(&from) {
+            self.search_instead_of(cx, index);
+        }
         let answered = contacts.peer(index).and_then(Peer::answered);
         let just_answered = answered.is_some_and(|at| now.since(at) < JUST_ANSWERED_MS);
         let slot = self.slot(index).filter(|_| !just_answered);
@@ -335,6 +357,7 @@ impl Watches {
 
     /// After a pause: begins anew with every subject, spread over half a period.
     pub(super) fn begin_anew(&mut self, cx: &mut Context) {
+        self.search = Search::default();
         for watch in &mut self.list {
             watch.phase = Phase::waiting(cx.now().plus(cx.draw(cx.period_ms() / 2)));
         }
@@ -362,10 +385,20 @@ impl Watches {
         };
         let turn = self.census.checked_rem(strangers().count());
         let next = turn.and_then(|turn| strangers().nth(turn));
-        let candidates = self.candidates(cx, contacts, own, reports);
-        let asks =
-            |index: &MemberIndex| Some(*index) != next && self.is_to_be_asked(cx, contacts, own, *index);
-        let mut asked: BTreeSet<MemberIndex> = candidates.into_iter().filter(asks).chain(next).collect();
+        let place = roster.rendezvous().iter().position(|index| cx.is_me(*index));
+        let candidates = self.candidates(cx, contacts, own, place);
+        // A reporter that the others do not ask asks all of them, so that they know of it.
+        let presents_itself = reports && place.is_some_and(|place| place >= CANDIDATES);
+        let list = if presents_itself {
+            roster.rendezvous()
+        } else {
+            &candidates
+        };
+        let is_asked = |index: &&MemberIndex| self.is_to_be_asked(cx, contacts, own, **index);
+        let mut asked: BTreeSet<MemberIndex> = list.iter().filter(is_asked).copied().collect();
+        self.search
+            .take_asked(cx, contacts, &candidates, asked.iter().copied());
+        asked.extend(next);
         asked.extend(self.to_greet(cx, contacts));
         asked.extend(self.unheard_observers(cx, contacts));
         for index in asked {
@@ -408,27 +441,27 @@ impl Watches {
     }
 
     /// The first candidates. An agent has to know who before it can report, and looks further until it has
-    /// found three: with a link, members that have one, and without, members that live. If it is itself a
-    /// reporter that the others do not ask, it asks all of them, so that they know of it.
-    fn candidates(&self, cx: &Context, contacts: &Contacts, own: &Own, reports: bool) -> Vec<MemberIndex> {
+    /// found three: with a link, members that have one, and without, members that live.
+    fn candidates(
+        &self,
+        cx: &Context,
+        contacts: &Contacts,
+        own: &Own,
+        place: Option<usize>,
+    ) -> Vec<MemberIndex> {
         let order = cx.roster().rendezvous();
-        let place = order.iter().position(|index| cx.is_me(*index));
-        if reports && place.is_some_and(|place| place >= CANDIDATES) {
-            return order.to_vec();
-        }
         let is_linked = own.facts().cloud == Link::Up;
-        let has_link = |peer: &Peer| peer.facts().cloud == Link::Up;
-        let lives = |peer: &Peer| {
-            peer.contact()
-                .is_some_and(|at| cx.now().since(at) <= cx.linked_ms())
-        };
         let can_report = |index: &&MemberIndex| {
             let peer = contacts.peer(**index).filter(|_| !self.is_down(**index));
-            peer.is_some_and(|peer| if is_linked { has_link(peer) } else { lives(peer) })
+            peer.is_some_and(|peer| {
+                let has_link = peer.facts().cloud == Link::Up;
+                self.lives(cx, contacts, **index) && self.search.has_found(peer) && (has_link || !is_linked)
+            })
         };
         let mut list: Vec<MemberIndex> = order.iter().take(CANDIDATES).copied().collect();
         let mut found = list.iter().filter(can_report).count();
-        for index in order.iter().take(place.unwrap_or_default()).skip(CANDIDATES) {
+        let reach = place.unwrap_or_default().min(self.search.reach(cx));
+        for index in order.iter().take(reach).skip(CANDIDATES) {
             if found >= REPORTERS {
                 break;
             }
@@ -436,6 +469,14 @@ impl Watches {
             list.push(*index);
         }
         list
+    }
+
+    /// Whether a member was heard while a link counts, and did not stay silent in a search.
+    fn lives(&self, cx: &Context, contacts: &Contacts, index: MemberIndex) -> bool {
+        let contact = contacts.peer(index).and_then(Peer::contact);
+        let missing = self.search.missing_from(contacts, index, cx.period_ms());
+        contact.is_some_and(|at| cx.now().since(at) <= cx.linked_ms())
+            && missing.is_none_or(|from| cx.now() < from)
     }
 
     fn is_to_be_asked(&self, cx: &Context, contacts: &Contacts, own: &Own, index: MemberIndex) -> bool {
@@ -447,10 +488,11 @@ impl Watches {
         // Who has a link may have to step in for those who have none, and has to know when they are back.
         let is_cut = peer.is_some_and(|peer| peer.facts().cloud == Link::Down);
         let urgent = is_cut && own.facts().cloud == Link::Up;
+        let sought = peer.is_some_and(|peer| !self.search.has_found(peer));
         !cx.is_me(index)
             && !self.is_watched(index)
             && !patient
-            && (urgent || silent_for >= CANDIDATE_EVERY_MS)
+            && (urgent || sought || silent_for >= CANDIDATE_EVERY_MS)
     }
 
     fn schedule(&mut self) {

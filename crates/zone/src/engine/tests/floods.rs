@@ -296,6 +296,55 @@ fn who_asks_without_end_has_a_bounded_number_of_members_looked_for(#[values(5, 6
     );
 }
 
+/// A member that watches the first candidate says without end that it has lost it. That begins one search in
+/// 30 s, in which those who would step in are asked once; who does not watch the candidate begins none.
+#[rstest]
+fn who_says_that_a_reporter_is_lost_has_few_members_asked(#[values(false, true)] watches: bool) {
+    let mut net = Net::settled(64, 19);
+    let order = net.rendezvous();
+    let (lost, victim) = (order[0], order[63]);
+    let (is_observer, watched_by) = (net.observers_of(lost), |i| net.observers_of(i));
+    let next: Vec<usize> = order[4..8]
+        .iter()
+        .copied()
+        .filter(|i| !watched_by(*i).contains(&victim))
+        .collect();
+    assert!(!is_observer.contains(&victim) && !next.is_empty());
+    let mut others = order[8..63].iter().copied();
+    let hostile = others
+        .find(|i| is_observer.contains(i) == watches)
+        .expect("one of 55");
+    let says = Body::Edges(Edges {
+        edges: vec![Edge {
+            subject: Fixture::id(lost),
+            state: EdgeState::Down,
+            facts: Facts::default(),
+        }],
+        ..Edges::default()
+    });
+    let (began, mut asked) = (net.now, BTreeSet::new());
+    for _ in 0..250 {
+        net.says(hostile, victim, &says);
+        net.run(100);
+        for i in &next {
+            let last = net.heartbeats.get(&(victim, *i)).copied();
+            asked.extend(last.filter(|at| *at > began).map(|at| (at, *i)));
+        }
+    }
+    let of_search = |at: u64| next.iter().all(|i| asked.contains(&(at, *i)));
+    let searches: BTreeSet<u64> = asked
+        .iter()
+        .map(|(at, _)| *at)
+        .filter(|at| of_search(*at))
+        .collect();
+    assert_eq!(searches.len(), usize::from(watches), "{asked:?}");
+    // Each is asked once in 63 periods in any case.
+    assert!(
+        asked.len() <= next.len() * (1 + usize::from(watches)),
+        "{asked:?}"
+    );
+}
+
 /// A member says ten times a second that it has lost everybody: each of those is looked at once more in a
 /// period, directly and through another member, and not whenever it has not just answered.
 #[rstest]

@@ -58,6 +58,36 @@ fn when_all_three_die_at_once_the_next_one_convicts_them(
     net.run_checking(60_000, |net| assert!(net.standing.len() <= 3));
 }
 
+/// Far more of the ranking die together than the others exchange heartbeats with: as many as a majority
+/// survives, in the order of the ranking.
+#[rstest]
+#[case(16, 6)]
+#[case(24, 10)]
+#[case(64, 16)]
+#[case(64, 25)]
+fn when_all_the_first_of_the_ranking_die_at_once_the_next_ones_convict_them_in_time(
+    #[case] count: u8,
+    #[case] dying: usize,
+    #[values(0, 10)] loss_percent: u64,
+) {
+    let mut net = Net::fresh(count, 56);
+    net.run(60_000);
+    let dying: Vec<usize> = net.rendezvous().into_iter().take(dying).collect();
+    for i in &dying {
+        net.kill(*i);
+    }
+    net.loss_percent = loss_percent;
+    net.until("all of them are dead", 15_000, |net| {
+        dying.iter().all(|i| net.is_dead(*i))
+    });
+    // Those who stand in for them are known to the others from now on, and change no more.
+    net.run(30_000);
+    let settled = net.now;
+    net.run_checking(60_000, |net| assert!(net.standing.len() <= 3));
+    let changes: Vec<_> = net.stands.iter().filter(|(at, ..)| *at >= settled).collect();
+    assert!(changes.is_empty(), "{changes:?}");
+}
+
 /// A zone loses its uplink, and one node has another one. Stock Kubernetes marks a node 40 s after its last
 /// renewal, which is up to 10 s old by then.
 #[rstest]

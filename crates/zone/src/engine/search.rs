@@ -1,0 +1,94 @@
+//! The search for the members that report now, in zones above all-pairs size.
+//!
+//! There a member knows of most others only that they answered within the last 30 s. When one is lost on which
+//! it depends who reports, its observers say so to everybody. All then ask down the ranking, in each period
+//! twice as far, until three have answered that can report. Who is asked in a search and stays silent for
+//! three periods counts as lost: else the next ones of the ranking would be taken for living, and nobody would
+//! report, until what they last said is too old.
+
+use super::contacts::{Contacts, Peer};
+use super::context::Context;
+use super::watches::CANDIDATES;
+use crate::Millis;
+use crate::roster::MemberIndex;
+
+/// A member that does not answer in so many periods is lost.
+const PERIODS: u64 = 3;
+
+#[derive(Default)]
+pub(super) struct Search {
+    /// When the last one began.
+    since: Option<Millis>,
+    /// Lost members that brought one about, and when. Each does so once in the time for which a link counts,
+    /// so that a hostile observer has few heartbeats sent.
+    lost: Vec<(MemberIndex, Millis)>,
+    /// Members that were asked in a search, and since when. Who was heard since is no longer among them.
+    unheard: Vec<(MemberIndex, Millis)>,
+    /// It depends on so many of the ranking who reports, as far as this agent knows.
+    depth: usize,
+}
+
+impl Search {
+    /// A member is lost, by this agent or by another one that watches it. Returns whether a search begins.
+    pub(super) fn begin(&mut self, cx: &Context, lost: MemberIndex) -> bool {
+        let now = cx.now();
+        self.lost.retain(|(_, at)| now.since(*at) < cx.linked_ms());
+        let begins = self.matters(cx, lost) && self.lost.iter().all(|(known, _)| *known != lost);
+        if begins {
+            self.lost.push((lost, now));
+            self.since = Some(now);
+        }
+        begins
+    }
+
+    /// Whether it depends on a member who reports: it is one of the reporters, ranks before them, or is one of
+    /// the first candidates.
+    pub(super) fn matters(&self, cx: &Context, index: MemberIndex) -> bool {
+        let mut first = cx.roster().rendezvous().iter().take(self.depth.max(CANDIDATES));
+        !cx.roster().all_pairs() && first.any(|candidate| *candidate == index)
+    }
+
+    /// The first so many of the ranking are asked by now.
+    pub(super) fn reach(&self, cx: &Context) -> usize {
+        let periods = self.since.map(|since| cx.now().since(since) / cx.period_ms());
+        // Cells have far less members than two to the power of twenty.
+        periods.map_or(usize::MAX, |periods| CANDIDATES << (periods + 1).min(20))
+    }
+
+    /// Whether a member was heard since the last search began.
+    pub(super) fn has_found(&self, peer: &Peer) -> bool {
+        peer.contact() >= self.since
+    }
+
+    /// From when on a member counts as lost that was asked in a search, if it stays silent.
+    pub(super) fn missing_from(
+        &self,
+        contacts: &Contacts,
+        index: MemberIndex,
+        period_ms: u64,
+    ) -> Option<Millis> {
+        let (_, since) = self.unheard.iter().find(|(asked, _)| *asked == index)?;
+        let is_heard = contacts.peer(index).and_then(Peer::contact) >= Some(*since);
+        (!is_heard).then(|| since.plus(PERIODS * period_ms))
+    }
+
+    /// Notes who is asked now, and how many of the ranking it depends on who reports.
+    pub(super) fn take_asked(
+        &mut self,
+        cx: &Context,
+        contacts: &Contacts,
+        candidates: &[MemberIndex],
+        asked: impl Iterator<Item = MemberIndex>,
+    ) {
+        self.depth = candidates.len();
+        let contact = |index: MemberIndex| contacts.peer(index).and_then(Peer::contact);
+        self.unheard
+            .retain(|(index, since)| contact(*index) < Some(*since));
+        for index in asked {
+            let is_known = self.unheard.iter().any(|(known, _)| *known == index);
+            if contact(index) < self.since && !is_known {
+                self.unheard.push((index, cx.now()));
+            }
+        }
+    }
+}
