@@ -1,57 +1,25 @@
 //! Writes of the stock endpoint controllers to `endpoints`, the legacy kind. The rule is that of `slices`.
 
-use super::{Correction, PassReason, Request, View, slices};
+use super::slices::Kept;
+use super::{Correction, PassReason, Request, View};
 use serde_json::{Map, Value, json};
 
 /// Addresses that were ready in the old object and whose node is protected move back from `notReadyAddresses`
 /// to `addresses` of their subset. Terminating pods are in neither list, so they are never kept.
 pub(super) fn keep_ready(request: &Request, view: &View) -> Result<Correction, PassReason> {
-    let mut nodes = Vec::new();
-    let mut reason = PassReason::Nothing;
-    let current = &request.object["subsets"];
-    let corrected: Vec<Value> = current
+    let mut kept_here = Kept::new(view);
+    let old = &request.old_object;
+    let corrected: Vec<Value> = request.object["subsets"]
         .as_array()
         .into_iter()
         .flatten()
         .map(|subset| {
-            let (kept, left): (Vec<&Value>, Vec<&Value>) =
-                addresses(subset, "notReadyAddresses").partition(|address| {
-                    if position(&request.old_object, address).is_none() {
-                        return false;
-                    }
-                    let node = address["nodeName"].as_str().unwrap_or_default();
-                    match slices::may_keep(view, node) {
-                        Ok(()) => {
-                            nodes.push(node.to_owned());
-                            true
-                        }
-                        Err(why) => {
-                            reason = why;
-                            false
-                        }
-                    }
-                });
-            rebuilt(subset, &kept, &left, &request.old_object)
+            let (kept, left): (Vec<&Value>, Vec<&Value>) = addresses(subset, "notReadyAddresses")
+                .partition(|address| position(old, address).is_some() && kept_here.keeps(address));
+            rebuilt(subset, &kept, &left, old)
         })
         .collect();
-    if nodes.is_empty() {
-        return Err(reason);
-    }
-    let what = format!(
-        "{} addresses of endpoints {}/{}",
-        nodes.len(),
-        request.namespace,
-        request.name
-    );
-    nodes.sort();
-    nodes.dedup();
-    Ok(Correction::of_list(
-        &["subsets"],
-        current.clone(),
-        corrected.into(),
-        nodes,
-        what,
-    ))
+    kept_here.correction(request, "subsets", corrected, "addresses of endpoints")
 }
 
 /// The subset with `kept` among its ready addresses. They come in the order of the old object, so that a

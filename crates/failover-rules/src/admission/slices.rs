@@ -1,70 +1,98 @@
 //! Writes of the stock endpoint controllers to `endpointslices`.
 //!
-//! This rule is needed for pods that were marked before there was a verdict, or while the webhook was down.
-//! Slices are corrected only here, at admission, and never written by us, so that two controllers never fight
-//! over one (hazard 23).
+//! This rule is needed for pods that were marked before there was a verdict, or while the webhook was down,
+//! until the planner has given them back their readiness. Slices are corrected only here, at admission, and
+//! never written by us, so that two controllers never fight over one (hazard 23).
 
 use super::{Correction, PassReason, Request, View};
 use serde_json::{Value, json};
 
 /// Endpoints that were ready in the old object, on a node whose readiness is kept as the evidence stands, and
-/// that do not terminate, stay ready.
+/// whose pod is known to carry the stock controller's mark, stay ready.
 ///
-/// That the pod is not unready on its own account needs no look at the pod: while the Lease is stale its
-/// kubelet cannot report anything, so an endpoint that loses readiness then lost it to the stock controller's
-/// mark. Pods that failed or ended are not in a slice at all, and a terminating endpoint says so.
+/// The mark has to be seen. When a link is back, a kubelet may write that a pod is not ready before it renews
+/// its Lease. An endpoint that was kept then would stay: its controller writes it once for each change of the
+/// pod, and nobody else corrects slices. A mark that is not seen yet costs little: the endpoint is back when
+/// the planner has given the pod its readiness back. Pods that failed or ended are not in a slice at all, and
+/// a terminating endpoint says so.
 pub(super) fn keep_ready(request: &Request, view: &View) -> Result<Correction, PassReason> {
-    let mut nodes = Vec::new();
-    let mut reason = PassReason::Nothing;
+    let mut kept_here = Kept::new(view);
     let current = &request.object["endpoints"];
     let corrected: Vec<Value> = current
         .as_array()
         .into_iter()
         .flatten()
         .map(|endpoint| {
-            let node = endpoint["nodeName"].as_str().unwrap_or_default();
-            if is_ready(endpoint) || is_true(&endpoint["conditions"]["terminating"]) {
-                return endpoint.clone();
-            }
-            if !was_ready(endpoint, &request.old_object) {
-                return endpoint.clone();
-            }
-            match may_keep(view, node) {
-                Ok(()) => {
-                    nodes.push(node.to_owned());
-                    kept(endpoint)
-                }
-                Err(why) => {
-                    reason = why;
-                    endpoint.clone()
-                }
+            let may_be_kept = !is_ready(endpoint)
+                && !is_true(&endpoint["conditions"]["terminating"])
+                && was_ready(endpoint, &request.old_object);
+            if may_be_kept && kept_here.keeps(endpoint) {
+                kept(endpoint)
+            } else {
+                endpoint.clone()
             }
         })
         .collect();
-    if nodes.is_empty() {
-        return Err(reason);
-    }
-    let what = format!(
-        "{} endpoints of slice {}/{}",
-        nodes.len(),
-        request.namespace,
-        request.name
-    );
-    nodes.sort();
-    nodes.dedup();
-    Ok(Correction::of_list(
-        &["endpoints"],
-        current.clone(),
-        corrected.into(),
-        nodes,
-        what,
-    ))
+    kept_here.correction(request, "endpoints", corrected, "endpoints of slice")
 }
 
-/// Whether addresses on `node` may be kept ready against a stock endpoint controller.
-pub(super) fn may_keep(view: &View, node: &str) -> Result<(), PassReason> {
-    let guarded = view.guarded(node)?;
-    guarded.keeps_readiness(guarded.now, false)
+/// The endpoints of one object that are kept.
+pub(super) struct Kept<'a> {
+    view: &'a View,
+    nodes: Vec<String>,
+    /// Why the last one that is not kept is not.
+    reason: PassReason,
+}
+
+impl<'a> Kept<'a> {
+    pub(super) fn new(view: &'a View) -> Self {
+        Self {
+            view,
+            nodes: Vec::new(),
+            reason: PassReason::Nothing,
+        }
+    }
+
+    /// Whether an endpoint, or an address, may be kept ready against a stock endpoint controller.
+    pub(super) fn keeps(&mut self, endpoint: &Value) -> bool {
+        let node = endpoint["nodeName"].as_str().unwrap_or_default();
+        let pod = endpoint["targetRef"]["uid"].as_str().unwrap_or_default();
+        let guarded = self.view.guarded(node);
+        let kept = guarded.and_then(|guarded| {
+            guarded.keeps_readiness(guarded.now, false)?;
+            let is_marked = guarded.marked.contains(pod);
+            is_marked.then_some(()).ok_or(PassReason::OwnAccount)
+        });
+        match kept {
+            Ok(()) => self.nodes.push(node.to_owned()),
+            Err(why) => self.reason = why,
+        }
+        kept.is_ok()
+    }
+
+    /// The correction of the list `list` of the object, if an endpoint in it was kept.
+    pub(super) fn correction(
+        mut self,
+        request: &Request,
+        list: &str,
+        corrected: Vec<Value>,
+        of: &str,
+    ) -> Result<Correction, PassReason> {
+        if self.nodes.is_empty() {
+            return Err(self.reason);
+        }
+        let what = format!("{} {of} {}/{}", self.nodes.len(), request.namespace, request.name);
+        self.nodes.sort();
+        self.nodes.dedup();
+        let current = request.object[list].clone();
+        Ok(Correction::of_list(
+            &[list],
+            current,
+            corrected.into(),
+            self.nodes,
+            what,
+        ))
+    }
 }
 
 fn kept(endpoint: &Value) -> Value {

@@ -37,6 +37,9 @@ pub struct Guarded {
     pub says_not_ready: bool,
     /// Its zone is Dark: pods that are the last of a Service keep their readiness (hazard 18).
     pub keeps_last: bool,
+    /// UIDs of its pods that carry the stock controller's mark: they are not ready, and their containers and
+    /// readiness gates say that they are.
+    pub marked: BTreeSet<String>,
 }
 
 impl View {
@@ -57,6 +60,11 @@ impl View {
                     if_stale: judged.if_stale,
                     says_not_ready: node.is_some_and(|node| node.says_not_ready == Some(true)),
                     keeps_last: judged.keeps_last(),
+                    marked: cluster
+                        .pods_of(name)
+                        .filter(|pod| pod.is_marked_by_stock())
+                        .map(|pod| pod.pod.uid.clone())
+                        .collect(),
                 };
                 (name.clone(), guarded)
             });

@@ -443,9 +443,8 @@ fn was_marked_rightly(node: &NodeFacts, pod: &PodFacts) -> bool {
 }
 
 /// Gives pods back the readiness that was taken from them: a pure Ready=False on top of ready containers and
-/// gates (hazard 22). The stock controller gives no reason; who gives one, as we do ourselves, has one. Marks
-/// of ours are given back once the peers have vouched for the node for long enough, because its kubelet
-/// cannot (hazard 37); that a pod was ready before is what such a mark says.
+/// gates (hazard 22). Marks of ours are given back once the peers have vouched for the node for long enough,
+/// because its kubelet cannot (hazard 37); that a pod was ready before is what such a mark says.
 ///
 /// Where the kubelet itself said Ready=False before the silence, pods were marked for good reason.
 ///
@@ -458,13 +457,8 @@ fn restore<'a>(
     let ours = scene.judged.decision.gives_back(scene.now);
     let taken = |pod: &&PodFacts| {
         let by_us = [conditions::REASON_NODE_DEAD, events::ISOLATED].contains(&pod.ready_reason.as_str());
-        let by_stock = pod.ready_reason.is_empty() && !was_marked_rightly(scene.node, pod);
-        pod.ready == Status::False
-            && pod.ready_by_itself
-            && (by_stock || by_us && ours)
-            && !pod.finished
-            && !pod.terminating
-            && is_meant(pod)
+        let by_stock = pod.is_marked_by_stock() && !was_marked_rightly(scene.node, pod);
+        (by_stock || by_us && ours && pod.is_marked()) && is_meant(pod)
     };
     let mut pods: Vec<&PodFacts> = scene.cluster.pods_of(&scene.node.name).filter(taken).collect();
     for pod in &pods {

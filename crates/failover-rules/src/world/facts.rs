@@ -159,6 +159,19 @@ pub struct PodFacts {
     pub terminating: bool,
 }
 
+impl PodFacts {
+    /// Whether somebody marked it not ready on top of ready containers and readiness gates, for no reason that
+    /// is given. The stock node controller gives none; who gives one, as we do ourselves, has one.
+    pub fn is_marked_by_stock(&self) -> bool {
+        self.is_marked() && self.ready_reason.is_empty()
+    }
+
+    /// Whether somebody marked it not ready on top of ready containers and readiness gates.
+    pub fn is_marked(&self) -> bool {
+        self.ready == Status::False && self.ready_by_itself && !self.finished && !self.terminating
+    }
+}
+
 /// How a claim may be mounted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {

@@ -24,6 +24,7 @@ fn answering() -> Answering {
         if_stale: all,
         says_not_ready: false,
         keeps_last: false,
+        ..Guarded::default()
     };
     let view = View {
         made_at: Some(clock.now()),

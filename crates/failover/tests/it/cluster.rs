@@ -300,6 +300,12 @@ impl Cluster {
         self.api.intercept(changes, Fault::hide_events())
     }
 
+    /// The controllers' writes of this resource and object do not reach the API server.
+    pub(crate) fn stop_writes(&self, resource: &str, name: &str) -> Interception {
+        let writes = RequestFilter::any().user(ACCOUNT).resource(resource).name(name);
+        self.api.intercept(writes, Fault::hold())
+    }
+
     /// A client that may do everything, under this name.
     pub(crate) fn client_of(&self, user: &str) -> Client {
         self.server().client_as(user, &["system:masters"])

@@ -25,6 +25,7 @@ pub(super) fn view() -> View {
         if_stale: all,
         says_not_ready: false,
         keeps_last: false,
+        marked: ["a", "b", "bb", "ccc"].map(|pod| format!("uid-of-{pod}")).into(),
     };
     View {
         made_at: Some(NOW),
@@ -427,6 +428,19 @@ fn an_endpoint_controllers_write_does_not_prove_that_the_lease_is_stale() {
     );
     let view = with_node(|node| node.now = Protection::default());
     assert_eq!(passes(&request, &view), PassReason::NotProtected);
+}
+
+/// When a link is back, a kubelet may write that a pod is not ready before it renews its Lease: nobody marked
+/// that pod.
+#[rstest]
+#[case::slice(slice_write(&[endpoint("a", "shore-2", false)], &[endpoint("a", "shore-2", true)]))]
+#[case::endpoints(endpoints_write(
+    endpoints(&[], &[address("a", "shore-2")]),
+    endpoints(&[address("a", "shore-2")], &[]),
+))]
+fn an_endpoint_whose_pod_is_not_ready_by_itself_goes(#[case] request: Request) {
+    let view = with_node(|node| node.marked = ["uid-of-b".to_owned()].into());
+    assert_eq!(passes(&request, &view), PassReason::OwnAccount);
 }
 
 #[test]

@@ -82,10 +82,12 @@ impl Stock {
     fn sync(&mut self, changed_at: Option<&str>) -> bool {
         self.syncs += 1;
         self.now = self.now.plus(1_000);
-        let view = View {
+        let mut view = View {
             made_at: Some(self.now),
             ..view()
         };
+        let node = view.nodes.get_mut("shore-2").unwrap();
+        node.marked = self.marked.iter().map(|pod| format!("uid-of-{pod}")).collect();
         let mut contents_changed = false;
         for stored in &mut self.slices {
             let mut wanted = stored.slice.clone();
