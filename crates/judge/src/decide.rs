@@ -71,6 +71,10 @@ impl Decision {
 /// After a power cut, a node is back when it has been seen alive without a break for this long.
 const BACK_FOR_MS: u64 = 60_000;
 
+/// A zone that was dark comes back member by member: kubelets renew every 10 s, and peers that vouch for the
+/// others need up to 15 s. Until then, of whom nothing was heard yet is as Dark as before.
+const DARK_ENDS_MS: u64 = 20_000;
+
 /// What the evidence says.
 enum Row {
     /// The node is in this state.
@@ -115,6 +119,7 @@ fn held(memory: &Memory, noted: &Memory, reason: Reason, view: View) -> Decision
             life: noted.life,
             lived_from: noted.lived_from,
             known_from: noted.known_from,
+            zone_returns: noted.zone_returns,
             ..*memory
         },
         reason,
@@ -191,6 +196,10 @@ impl Case<'_> {
             lived_from: if goes_on { memory.lived_from } else { life },
             // For how long it had been silent before this replica first saw it, nobody knows.
             known_from: memory.known_from.or(self.evidence.life.first_seen),
+            zone_returns: lasting(
+                memory.state == NodeState::Dark && self.zone_returns(),
+                memory.zone_returns,
+            ),
             vouched_before: memory.vouched_before && !heard && self.evidence.sight.is_recovering(now),
             ..*memory
         }
@@ -412,16 +421,26 @@ impl Case<'_> {
     fn dark_or(&self, memory: &Memory, reason: Reason) -> Row {
         let (zone, reports) = (&self.evidence.zone, &self.evidence.sight.reports);
         let silent = zone.is_silent(reports, self.timing, self.now);
-        let heard = !silent && zone.was_seen(reports, self.now);
+        let was_dark = memory.state == NodeState::Dark && zone.reported;
+        let returns = memory.zone_returns.unwrap_or(self.now);
         if silent && !zone.some_member_fresh {
             Row::Is(NodeState::Dark, Reason::ZoneSilent)
-        } else if memory.state == NodeState::Dark && zone.reported && !heard && !zone.some_member_renews {
+        } else if was_dark && !self.zone_returns() {
             // Its time began when it became dark, not when this replica did, or its watch (hazards 50, 54,
             // 55).
             Row::Is(NodeState::Dark, Reason::ZoneSilentBefore)
+        } else if was_dark && self.now.since(returns) < DARK_ENDS_MS {
+            Row::Is(NodeState::Dark, Reason::ZoneReturns)
         } else {
             Row::Is(NodeState::Unknown, reason)
         }
+    }
+
+    /// Whether there is a sign that the zone is dark no more.
+    fn zone_returns(&self) -> bool {
+        let (zone, reports) = (&self.evidence.zone, &self.evidence.sight.reports);
+        let silent = zone.is_silent(reports, self.timing, self.now);
+        zone.some_member_renews || !silent && zone.was_seen(reports, self.now)
     }
 
     fn silent_long_enough(&self) -> bool {

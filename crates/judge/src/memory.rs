@@ -26,6 +26,8 @@ pub struct Memory {
     /// Since when this replica has known the node: where there is no evidence of life, silence counts from
     /// here.
     pub known_from: Option<Millis>,
+    /// Since when there have been signs, without a break, that its zone is dark no more. While it is Dark.
+    pub zone_returns: Option<Millis>,
     /// The node was Disconnected when this replica started, and no evidence of its own has come since.
     pub vouched_before: bool,
     /// How often the node was found dead lately.

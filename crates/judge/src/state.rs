@@ -193,6 +193,8 @@ pub enum Reason {
     ZoneSilent,
     /// The zone was Dark, and silence is being counted anew.
     ZoneSilentBefore,
+    /// The zone was Dark, others of it are back, and nothing was heard of this node yet.
+    ZoneReturns,
     /// The leading replica says so.
     LeaderSays,
 }
@@ -253,6 +255,9 @@ impl fmt::Display for Reason {
             }
             Self::ZoneSilentBefore => {
                 "its whole zone was silent before this controller started or lost sight, and nothing was seen of it since"
+            }
+            Self::ZoneReturns => {
+                "its whole zone was silent, others of it are back for less than 20 s, and nothing was heard of it yet"
             }
             Self::LeaderSays => "the leading controller says so",
         };

@@ -361,12 +361,12 @@ fn settle(known: &mut Known, scene: &Scene<'_>, kept: &dyn Fn(&PodFacts) -> bool
     }
     // Who stands down may not be here any more in ten seconds; a mark that the stock controller makes as well
     // is one mark. Where the mark on the node is ours, the stock controller has nothing to change there and
-    // marks no pod.
+    // marks no pod. A gap in the evidence that lasts for less than ten seconds takes nothing either.
     let stands_down = scene.judged.settings.mode == ModePolicy::Observe;
-    let is_owed = match scene.node.life.stock_mark {
-        Some(marked) => stands_down || scene.now.since(marked) >= STOCK_MARKS_MS,
-        None => scene.node.marked_by_us,
-    };
+    let marked = scene.node.life.stock_mark;
+    let from = marked.max(Some(scene.judged.decision.memory.since));
+    let is_over = from.is_some_and(|from| scene.now.since(from) >= STOCK_MARKS_MS);
+    let is_owed = (marked.is_some() || scene.node.marked_by_us) && (stands_down || is_over);
     if is_owed && scene.judged.decision.may_harm() {
         withdraw(known, scene, ("", ""), kept, plan);
     }

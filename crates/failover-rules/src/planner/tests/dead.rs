@@ -236,6 +236,7 @@ fn what_was_given_back_after_a_confirmed_death_is_settled_when_the_evidence_runs
     stage.says("n3", Says::Nothing(NoVerdict::NotListed));
     stage.go(70, &["n3"]);
     assert_eq!(stage.state("n3"), NodeState::Unknown);
+    stage.go(80, &["n3"]);
     assert_eq!(stage.pod_now("db-0").ready, Status::False);
 }
 

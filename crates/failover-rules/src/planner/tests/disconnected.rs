@@ -182,8 +182,39 @@ fn suppression_is_settled_also_after_a_restart() {
         Status::True,
         "evidence from before the restart counts until newer must have come"
     );
-    stage.go(56, &["n3"]);
+    stage.go(64, &["n3"]);
+    assert_eq!(
+        (stage.state("n3"), stage.pod_now("web").ready),
+        (NodeState::Unknown, Status::True),
+        "a gap may end"
+    );
+    stage.go(66, &["n3"]);
     assert_eq!(stage.pod_now("web").ready, Status::False);
+}
+
+/// The mark of the stock controller is minutes old by then: what counts is how long nobody vouches.
+#[test]
+fn a_gap_of_the_evidence_for_a_few_seconds_takes_no_endpoint() {
+    let mut stage = suppressed(Stage::with_nodes(3));
+    stage.go(300, &["n3"]);
+    assert_eq!(stage.state("n3"), NodeState::Disconnected);
+    stage.says("n3", Says::Nothing(NoVerdict::NotListed));
+    let mut second = 300;
+    while stage.state("n3") == NodeState::Disconnected {
+        second += 1;
+        stage.go(second, &["n3"]);
+    }
+    stage.go(second + 9, &["n3"]);
+    assert_eq!(
+        (stage.state("n3"), stage.pod_now("web").ready),
+        (NodeState::Unknown, Status::True)
+    );
+    stage.says("n3", cut_off());
+    stage.go(second + 60, &["n3"]);
+    assert_eq!(
+        (stage.state("n3"), stage.pod_now("web").ready),
+        (NodeState::Disconnected, Status::True)
+    );
 }
 
 /// The kubelet renews its Lease once more and falls silent before it writes its status: the mark stands, and

@@ -64,8 +64,14 @@ fn endpoints_of_a_dark_zone_that_were_kept_are_settled_when_it_is_dark_no_more()
     let mut stage = darken(stage);
     assert_eq!(stage.pod_now("web").ready, Status::True);
     stage.go(90, &["n3"]);
+    assert_eq!(
+        (stage.state("n3"), stage.pod_now("web").ready),
+        (NodeState::Dark, Status::True),
+        "others are back, and it may be the next one"
+    );
+    stage.go(120, &["n3"]);
     stage.settle();
-    assert_ne!(stage.state("n3"), NodeState::Dark);
+    assert_eq!(stage.state("n3"), NodeState::Unknown);
     assert_eq!(stage.pod_now("web").ready, Status::False);
 }
 
