@@ -25,6 +25,7 @@
 //! Upgrades of connections (exec, attach, port-forward) need HTTP/1.1. Who makes them takes a client of their
 //! own for them, [`Access::upgrading`]: on HTTP/2 the server refuses them.
 
+use certificate::ClientCertificate;
 use connections::Connections;
 use dial::{CONNECT, Dialer, Endpoints, Prompt};
 use exchange::ExchangeLayer;
@@ -36,6 +37,7 @@ use hyper_util::rt::{TokioExecutor, TokioTimer};
 use kube::client::{Body, ConfigExt as _};
 use kube::{Client, Config};
 use retry::ReadsAgain;
+use rustls::client::Resumption;
 use rustls::pki_types::ServerName;
 use silence::SilenceLayer;
 use std::sync::Arc;
@@ -48,6 +50,7 @@ use tower_http::timeout::TimeoutBody;
 
 #[cfg(feature = "process")]
 mod args;
+mod certificate;
 mod connections;
 mod dial;
 mod endpoints;
@@ -197,9 +200,15 @@ impl Access {
             Ok(agent) => config.headers.push((http::header::USER_AGENT, agent)),
             Err(error) => tracing::warn!(%agent, %error, "not usable as a User-Agent"),
         }
-        let connector = Prompt(self.connector(protocols)?);
+        let certificate = ClientCertificate::of(&config);
+        let connector = Prompt(self.connector(protocols, certificate.clone())?);
         let pong = self.pong;
-        let connections = Connections::new(move || {
+        let version = move || {
+            certificate
+                .as_ref()
+                .map_or(0, |certificate| certificate.version())
+        };
+        let connections = Connections::new(version, move || {
             hyper_util::client::legacy::Client::builder(TokioExecutor::new())
                 .timer(TokioTimer::new())
                 .pool_timer(TokioTimer::new())
@@ -223,8 +232,17 @@ impl Access {
     }
 
     /// TLS over a connection to whichever address answers. kube's own connector would offer HTTP/1.1 only.
-    fn connector(&self, protocols: &[&[u8]]) -> Result<HttpsConnector<Dialer>, kube::Error> {
+    fn connector(
+        &self,
+        protocols: &[&[u8]],
+        certificate: Option<Arc<ClientCertificate>>,
+    ) -> Result<HttpsConnector<Dialer>, kube::Error> {
         let mut tls = self.config.rustls_client_config()?;
+        if let Some(certificate) = certificate {
+            tls.client_auth_cert_resolver = certificate;
+            // A session that is resumed is that of the certificate that began it.
+            tls.resumption = Resumption::disabled();
+        }
         tls.alpn_protocols = protocols.iter().map(|name| name.to_vec()).collect();
         let name: Arc<dyn ResolveServerName + Send + Sync> = match &self.config.tls_server_name {
             None => Arc::new(DefaultServerNameResolver::default()),

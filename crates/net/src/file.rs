@@ -1,4 +1,4 @@
-//! Files that hold secrets.
+//! Files that hold secrets, and files that change.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read as _, Write as _};
@@ -15,6 +15,28 @@ pub struct WriteError {
     /// Why.
     #[source]
     pub source: io::Error,
+}
+
+/// Distinguishes one version of a file from another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stamp {
+    device: u64,
+    inode: u64,
+    length: u64,
+    modified: (i64, i64),
+}
+
+impl Stamp {
+    /// The version that the file has now; of a symbolic link, the file that it names.
+    pub fn of_file(path: &Path) -> io::Result<Self> {
+        let metadata = fs::metadata(path)?;
+        Ok(Self {
+            device: metadata.dev(),
+            inode: metadata.ino(),
+            length: metadata.len(),
+            modified: (metadata.mtime(), metadata.mtime_nsec()),
+        })
+    }
 }
 
 /// Who beside its owner may read a secret.

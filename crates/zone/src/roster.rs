@@ -19,6 +19,9 @@ use std::sync::Arc;
 pub const WATCHED: usize = 10;
 /// How many members may report for a zone at a time.
 pub const REPORTERS: usize = 3;
+/// In zones that are not all-pairs, everybody exchanges heartbeats with this many first candidates for
+/// reporting: those who report while all is well, and the next one, which has to know when to step in.
+pub const CANDIDATES: usize = 4;
 /// Name of a member in datagrams: the first 8 bytes of a digest of its node UID. Who wrote something is
 /// proven by its key and not by its name, and UIDs are drawn by the API server: that two of 64 members share
 /// a name happens once in 10^16 cells.

@@ -160,8 +160,8 @@ pub struct PodFacts {
 }
 
 impl PodFacts {
-    /// Whether somebody marked it not ready on top of ready containers and readiness gates, for no reason that
-    /// is given. The stock node controller gives none; who gives one, as we do ourselves, has one.
+    /// Whether somebody marked it not ready on top of ready containers and readiness gates, for no reason
+    /// that is given. The stock node controller gives none; who gives one, as we do ourselves, has one.
     pub fn is_marked_by_stock(&self) -> bool {
         self.is_marked() && self.ready_reason.is_empty()
     }

@@ -1,8 +1,8 @@
 //! Bearer tokens of bases: a file with one per line, read again when it has changed.
 
+use evenkeel_net::file::Stamp;
 use sha2::{Digest as _, Sha256};
-use std::fs::{self, Metadata};
-use std::os::unix::fs::MetadataExt as _;
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -40,15 +40,6 @@ struct State {
     digests: Vec<[u8; 32]>,
     stamp: Option<Stamp>,
     checked: Instant,
-}
-
-/// Distinguishes one version of a file from another.
-#[derive(Clone, Copy, PartialEq, Eq)]
-struct Stamp {
-    device: u64,
-    inode: u64,
-    length: u64,
-    modified: (i64, i64),
 }
 
 impl std::fmt::Debug for Tokens {
@@ -90,7 +81,7 @@ impl Tokens {
     }
 
     fn reload(&self, state: &mut State) {
-        let stamp = fs::metadata(&self.path).map(|metadata| Stamp::of(&metadata)).ok();
+        let stamp = Stamp::of_file(&self.path).ok();
         if stamp.is_some() && stamp == state.stamp {
             return;
         }
@@ -110,24 +101,13 @@ impl Tokens {
     }
 }
 
-impl Stamp {
-    fn of(metadata: &Metadata) -> Self {
-        Self {
-            device: metadata.dev(),
-            inode: metadata.ino(),
-            length: metadata.len(),
-            modified: (metadata.mtime(), metadata.mtime_nsec()),
-        }
-    }
-}
-
 fn digests(path: &Path) -> Result<(Vec<[u8; 32]>, Stamp), TokenError> {
     let fail = |source| TokenError::Read {
         path: path.to_owned(),
         source,
     };
     // The stamp first: a change after it is found the next time.
-    let stamp = Stamp::of(&fs::metadata(path).map_err(fail)?);
+    let stamp = Stamp::of_file(path).map_err(fail)?;
     let text = fs::read_to_string(path).map_err(fail)?;
     let tokens = text.lines().map(str::trim).filter(|line| !line.is_empty());
     let digests: Vec<[u8; 32]> = tokens

@@ -22,7 +22,14 @@ const MOST: usize = 64;
 #[derive(Clone)]
 pub(super) struct Connections<S> {
     make: Arc<dyn Fn() -> S + Send + Sync>,
-    made: Arc<Mutex<Vec<Connection<S>>>>,
+    version: Arc<dyn Fn() -> u64 + Send + Sync>,
+    made: Arc<Mutex<Made<S>>>,
+}
+
+/// Connections with one version of the credentials. Those with former ones end with their last request.
+struct Made<S> {
+    version: u64,
+    connections: Vec<Connection<S>>,
 }
 
 struct Connection<S> {
@@ -32,21 +39,35 @@ struct Connection<S> {
 }
 
 impl<S: Clone> Connections<S> {
-    pub(super) fn new(make: impl Fn() -> S + Send + Sync + 'static) -> Self {
+    /// `version` is another number when requests may not go on the former connections any more.
+    pub(super) fn new(
+        version: impl Fn() -> u64 + Send + Sync + 'static,
+        make: impl Fn() -> S + Send + Sync + 'static,
+    ) -> Self {
+        let made = Made {
+            version: version(),
+            connections: Vec::new(),
+        };
         Self {
             make: Arc::new(make),
-            made: Arc::default(),
+            version: Arc::new(version),
+            made: Arc::new(Mutex::new(made)),
         }
     }
 
     fn pick(&self) -> (S, Arc<()>) {
+        let version = (self.version)();
         let mut made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
+        if made.version != version {
+            made.connections.clear();
+            made.version = version;
+        }
         let has_room = |connection: &&Connection<S>| Arc::strong_count(&connection.open) <= MOST;
-        if let Some(Connection { service, open }) = made.iter().find(has_room) {
+        if let Some(Connection { service, open }) = made.connections.iter().find(has_room) {
             return (service.clone(), Arc::clone(open));
         }
         let (service, open) = ((self.make)(), Arc::new(()));
-        made.push(Connection {
+        made.connections.push(Connection {
             service: service.clone(),
             open: Arc::clone(&open),
         });
@@ -106,17 +127,20 @@ impl<B: HttpBody + Unpin> HttpBody for OpenBody<B> {
 mod tests {
     use super::*;
     use std::convert::Infallible;
-    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
     #[tokio::test]
     async fn a_connection_has_as_many_requests_as_it_takes_and_the_next_one_those_beyond() {
         let number = AtomicUsize::new(0);
-        let mut connections = Connections::new(move || {
+        let version = Arc::new(AtomicU64::new(7));
+        let asked = Arc::clone(&version);
+        let make = move || {
             let number = number.fetch_add(1, Ordering::Relaxed);
             tower::service_fn(move |_: Request<Body>| {
                 std::future::ready(Ok::<_, Infallible>(Response::new(number.to_string())))
             })
-        });
+        };
+        let mut connections = Connections::new(move || asked.load(Ordering::Relaxed), make);
         let mut ask = async || {
             let answer = connections.call(Request::new(Body::empty())).await.unwrap();
             let body = answer.into_body();
@@ -133,5 +157,8 @@ mod tests {
         }
         watches.pop();
         assert_eq!(ask().await.0, "0");
+        version.store(8, Ordering::Relaxed);
+        assert_eq!(ask().await.0, "2", "the others are of former credentials");
+        assert_eq!(ask().await.0, "2");
     }
 }

@@ -3,8 +3,8 @@
 //! A link is one bit: the member reached the API server within the last 30 s, and was heard within as long.
 //! Contacts that differ by seconds from member to member, and outages of the API server, so change nothing
 //! (hazards 11 and 45). A member that alone has lost its link, and says so, is skipped before the 30 s are
-//! over: nobody else could publish in its place. Of a member that is gone its observers know within seconds, and
-//! the others from a search.
+//! over: nobody else could publish in its place. Of a member that is gone its observers know within seconds,
+//! and the others from a search.
 //!
 //! Among members without a link, those that live come first: agents of other cells write what they report,
 //! and a cell whose first three are dead would have nobody who asks for that.

@@ -37,8 +37,8 @@ impl<'a> Reach<'a> {
 
     /// From when on a member counts as lost that was asked for the members that report, if it stays silent.
     pub(super) fn missing_from(self, index: MemberIndex) -> Option<Millis> {
-        let search = self.watches.search();
-        search.missing_from(self.contacts, index, self.period_ms)
+        let contact = self.peer(index)?.contact();
+        self.watches.search().missing_from(index, contact, self.period_ms)
     }
 
     /// When the peer ceases to count as alive if it stays silent: three periods after the last contact.

@@ -1,16 +1,14 @@
 //! The search for the members that report now, in zones above all-pairs size.
 //!
-//! There a member knows of most others only that they answered within the last 30 s. When one is lost on which
-//! it depends who reports, its observers say so to everybody. All then ask down the ranking, in each period
-//! twice as far, until three have answered that can report. Who is asked in a search and stays silent for
-//! three periods counts as lost: else the next ones of the ranking would be taken for living, and nobody would
-//! report, until what they last said is too old.
+//! There a member knows of most others only that they answered within the last 30 s. When one is lost on
+//! which it depends who reports, its observers say so to everybody. All then ask down the ranking, in each
+//! period twice as far, until three have answered that can report. Who is asked in a search and stays silent
+//! for three periods counts as lost: else the next ones of the ranking would be taken for living, and nobody
+//! would report, until what they last said is too old.
 
-use super::contacts::{Contacts, Peer};
 use super::context::Context;
-use super::watches::CANDIDATES;
 use crate::Millis;
-use crate::roster::MemberIndex;
+use crate::roster::{CANDIDATES, MemberIndex};
 
 /// A member that does not answer in so many periods is lost.
 const PERIODS: u64 = 3;
@@ -41,8 +39,8 @@ impl Search {
         begins
     }
 
-    /// Whether it depends on a member who reports: it is one of the reporters, ranks before them, or is one of
-    /// the first candidates.
+    /// Whether it depends on a member who reports: it is one of the reporters, ranks before them, or is one
+    /// of the first candidates.
     pub(super) fn matters(&self, cx: &Context, index: MemberIndex) -> bool {
         let mut first = cx.roster().rendezvous().iter().take(self.depth.max(CANDIDATES));
         !cx.roster().all_pairs() && first.any(|candidate| *candidate == index)
@@ -55,33 +53,31 @@ impl Search {
         periods.map_or(usize::MAX, |periods| CANDIDATES << (periods + 1).min(20))
     }
 
-    /// Whether a member was heard since the last search began.
-    pub(super) fn has_found(&self, peer: &Peer) -> bool {
-        peer.contact() >= self.since
+    /// Whether a member was heard since the last search began, by its last contact.
+    pub(super) fn has_found(&self, contact: Option<Millis>) -> bool {
+        contact >= self.since
     }
 
     /// From when on a member counts as lost that was asked in a search, if it stays silent.
     pub(super) fn missing_from(
         &self,
-        contacts: &Contacts,
         index: MemberIndex,
+        contact: Option<Millis>,
         period_ms: u64,
     ) -> Option<Millis> {
         let (_, since) = self.unheard.iter().find(|(asked, _)| *asked == index)?;
-        let is_heard = contacts.peer(index).and_then(Peer::contact) >= Some(*since);
-        (!is_heard).then(|| since.plus(PERIODS * period_ms))
+        (contact < Some(*since)).then(|| since.plus(PERIODS * period_ms))
     }
 
-    /// Notes who is asked now, and how many of the ranking it depends on who reports.
+    /// Notes who is asked now, and how many of the ranking it depends on who reports. `contact` is when a
+    /// member was last heard.
     pub(super) fn take_asked(
         &mut self,
         cx: &Context,
-        contacts: &Contacts,
-        candidates: &[MemberIndex],
-        asked: impl Iterator<Item = MemberIndex>,
+        (asked, candidates): (impl Iterator<Item = MemberIndex>, usize),
+        contact: impl Fn(MemberIndex) -> Option<Millis>,
     ) {
-        self.depth = candidates.len();
-        let contact = |index: MemberIndex| contacts.peer(index).and_then(Peer::contact);
+        self.depth = candidates;
         self.unheard
             .retain(|(index, since)| contact(*index) < Some(*since));
         for index in asked {

@@ -7,7 +7,7 @@ use super::own::Own;
 use super::reach::Reach;
 use super::search::Search;
 use crate::Millis;
-use crate::roster::{MemberId, MemberIndex, REPORTERS, Roster};
+use crate::roster::{CANDIDATES, MemberId, MemberIndex, REPORTERS, Roster};
 use crate::verdict::Link;
 use crate::wire::EdgeState;
 use std::collections::BTreeSet;
@@ -17,12 +17,9 @@ const PROBES: u8 = 3;
 const PROBE_EVERY_MS: u64 = 250;
 /// A subject that answered this recently is not probed because somebody else lost it.
 const JUST_ANSWERED_MS: u64 = 300;
-/// Above all-pairs size, everybody exchanges heartbeats with this many first candidates for reporting: those
-/// who report while all is well, and the next one, which has to know when to step in.
-pub(super) const CANDIDATES: usize = 4;
-/// They are asked when their last word is older than this, every period until they answer: a link counts for
-/// 30 s, of which the last contact with the API server may take 8 s when it is told. With one datagram of ten
-/// lost, five attempts in a row fail once in 4 000 times.
+/// The first candidates for reporting are asked when their last word is older than this, every period until
+/// they answer: a link counts for 30 s, of which the last contact with the API server may take 8 s when it is
+/// told. With one datagram of ten lost, five attempts in a row fail once in 4 000 times.
 const CANDIDATE_EVERY_MS: u64 = 14_000;
 /// So many strangers are greeted in each period, in turn, and each for this long: a newcomer meets a cell of
 /// 64 within 14 s. Who does not answer in a minute is not there, and is met in the course of the census.
@@ -396,8 +393,9 @@ impl Watches {
         };
         let is_asked = |index: &&MemberIndex| self.is_to_be_asked(cx, contacts, own, **index);
         let mut asked: BTreeSet<MemberIndex> = list.iter().filter(is_asked).copied().collect();
+        let asked_here = (asked.iter().copied(), candidates.len());
         self.search
-            .take_asked(cx, contacts, &candidates, asked.iter().copied());
+            .take_asked(cx, asked_here, |index| last_contact(contacts, index));
         asked.extend(next);
         asked.extend(self.to_greet(cx, contacts));
         asked.extend(self.unheard_observers(cx, contacts));
@@ -455,7 +453,9 @@ impl Watches {
             let peer = contacts.peer(**index).filter(|_| !self.is_down(**index));
             peer.is_some_and(|peer| {
                 let has_link = peer.facts().cloud == Link::Up;
-                self.lives(cx, contacts, **index) && self.search.has_found(peer) && (has_link || !is_linked)
+                self.lives(cx, contacts, **index)
+                    && self.search.has_found(peer.contact())
+                    && (has_link || !is_linked)
             })
         };
         let mut list: Vec<MemberIndex> = order.iter().take(CANDIDATES).copied().collect();
@@ -473,8 +473,8 @@ impl Watches {
 
     /// Whether a member was heard while a link counts, and did not stay silent in a search.
     fn lives(&self, cx: &Context, contacts: &Contacts, index: MemberIndex) -> bool {
-        let contact = contacts.peer(index).and_then(Peer::contact);
-        let missing = self.search.missing_from(contacts, index, cx.period_ms());
+        let contact = last_contact(contacts, index);
+        let missing = self.search.missing_from(index, contact, cx.period_ms());
         contact.is_some_and(|at| cx.now().since(at) <= cx.linked_ms())
             && missing.is_none_or(|from| cx.now() < from)
     }
@@ -488,7 +488,7 @@ impl Watches {
         // Who has a link may have to step in for those who have none, and has to know when they are back.
         let is_cut = peer.is_some_and(|peer| peer.facts().cloud == Link::Down);
         let urgent = is_cut && own.facts().cloud == Link::Up;
-        let sought = peer.is_some_and(|peer| !self.search.has_found(peer));
+        let sought = !self.search.has_found(peer.and_then(Peer::contact));
         !cx.is_me(index)
             && !self.is_watched(index)
             && !patient
@@ -512,6 +512,10 @@ impl Watches {
     fn watch(&self, index: MemberIndex) -> Option<&Watch> {
         self.list.get(self.slot(index)?)
     }
+}
+
+fn last_contact(contacts: &Contacts, index: MemberIndex) -> Option<Millis> {
+    contacts.peer(index).and_then(Peer::contact)
 }
 
 fn id(cx: &Context, index: MemberIndex) -> Option<MemberId> {
