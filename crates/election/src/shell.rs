@@ -280,9 +280,11 @@ impl Shell {
                     Loss::Cancelled | Loss::EndOfTerm(_) => {
                         tracing::info!(lease, reason = %loss, "stopped leading");
                     }
-                    _ => tracing::warn!(lease, reason = %loss, "stopped leading"),
+                    _ => {
+                        tracing::warn!(lease, reason = %loss, "stopped leading");
+                        self.measure(ElectionMetrics::lost);
+                    }
                 }
-                self.measure(ElectionMetrics::lost);
             }
             Action::CountSlowPath => self.measure(ElectionMetrics::slow_path),
             Action::Announce(what) => self.announce(what),

@@ -30,7 +30,7 @@
 //! * When the time runs out and nobody closes the gate, writes in flight are woken and end in the same way.
 //! * Errors of the layers below, and a caller that gives up, pass through unchanged. The request is not
 //!   changed.
-//! * Of an upgraded connection only the handshake is checked.
+//! * Of an upgraded connection only the handshake is checked, as a write whatever its method.
 //!
 //! A write that was cut may have taken effect: nobody can call back a request that has left the machine. How
 //! to protect the objects of the next leader from it is described at [`fence`](crate::fence).

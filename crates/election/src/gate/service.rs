@@ -7,7 +7,7 @@ use super::slot::{Slot, Work};
 use super::write::{Write, WriteBody, poll_head};
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
-use http::{Method, Request, Response};
+use http::{Request, Response};
 use http_body::Body;
 use http_body_util::Either;
 use std::fmt;
@@ -86,7 +86,7 @@ where
     }
 
     fn call(&mut self, request: Request<R>) -> GateFuture<B> {
-        if is_read(request.method()) {
+        if is_read(&request) {
             return GateFuture(Kind::Read(self.inner.send(request)));
         }
         let admitted = self
@@ -99,10 +99,12 @@ where
     }
 }
 
-/// Whether this method is a read. Names are compared exactly, as in client-go: an unknown method is a write,
-/// and `get` is an unknown method.
-fn is_read(method: &Method) -> bool {
-    matches!(method.as_str(), "GET" | "HEAD" | "OPTIONS" | "TRACE")
+/// Whether this is a read. Names of methods are compared exactly, as in client-go: an unknown method is a
+/// write, and `get` is an unknown method. Exec, attach and port-forward are reads by their method, and change
+/// what they like on the connection that they ask for.
+fn is_read<R>(request: &Request<R>) -> bool {
+    let upgrades = request.headers().contains_key(http::header::UPGRADE);
+    !upgrades && matches!(request.method().as_str(), "GET" | "HEAD" | "OPTIONS" | "TRACE")
 }
 
 /// The answer to a request at the gate.

@@ -57,31 +57,7 @@ impl LeaseLock {
     }
 }
 
-impl Lock for LeaseLock {
-    fn describe(&self) -> String {
-        self.0.describe()
-    }
-
-    fn get(&self) -> BoxFuture<'static, Result<Option<Observation>, LockError>> {
-        self.0.get()
-    }
-
-    fn create(&self, record: Record) -> BoxFuture<'static, Result<Observation, LockError>> {
-        self.0.create(record)
-    }
-
-    fn update(&self, record: Record, version: String) -> BoxFuture<'static, Result<Observation, LockError>> {
-        self.0.update(record, version)
-    }
-
-    fn changes(&self) -> BoxStream<'static, Option<Observation>> {
-        self.0.changes()
-    }
-
-    fn announce(&self, message: String) -> BoxFuture<'static, ()> {
-        self.0.announce(message)
-    }
-}
+delegate_to_object!(LeaseLock);
 
 /// The record is the spec.
 const SPEC: Form = Form {

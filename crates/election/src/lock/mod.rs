@@ -2,6 +2,41 @@
 //! both at once while a deployment moves from one to the other ([`MultiLock`]), or a register in memory for
 //! tests ([`MemoryLock`]).
 
+/// Has a lock that wraps an `ObjectLock` do what that does.
+macro_rules! delegate_to_object {
+    ($lock:ty) => {
+        impl Lock for $lock {
+            fn describe(&self) -> String {
+                self.0.describe()
+            }
+
+            fn get(&self) -> BoxFuture<'static, Result<Option<Observation>, LockError>> {
+                self.0.get()
+            }
+
+            fn create(&self, record: Record) -> BoxFuture<'static, Result<Observation, LockError>> {
+                self.0.create(record)
+            }
+
+            fn update(
+                &self,
+                record: Record,
+                version: String,
+            ) -> BoxFuture<'static, Result<Observation, LockError>> {
+                self.0.update(record, version)
+            }
+
+            fn changes(&self) -> BoxStream<'static, Option<Observation>> {
+                self.0.changes()
+            }
+
+            fn announce(&self, message: String) -> BoxFuture<'static, ()> {
+                self.0.announce(message)
+            }
+        }
+    };
+}
+
 mod annotation;
 mod announcer;
 mod kind;

@@ -61,6 +61,11 @@ impl MultiLock {
         };
         if primary.record.holder != secondary.record.holder {
             UNKNOWN_LEADER.clone_into(&mut primary.record.holder);
+            // One of them may have been released, which makes its duration short, while the other one is
+            // held: who waits for less than the holder's duration takes the lock from it.
+            let (first, other) = (&mut primary.record, &secondary.record);
+            first.lease_duration_seconds = first.lease_duration_seconds.max(other.lease_duration_seconds);
+            first.transitions = first.transitions.max(other.transitions);
             primary.raw = primary.record.raw();
         }
         Ok(Some(both(primary, &secondary)))

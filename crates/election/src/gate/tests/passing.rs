@@ -46,6 +46,26 @@ async fn reads_pass_always_and_anything_else_only_while_open() {
     assert_eq!(gate.in_flight(), 0);
 }
 
+/// As a client of Kubernetes begins exec, attach and port-forward.
+#[tokio::test]
+async fn a_get_that_asks_for_another_protocol_is_a_write() {
+    let gate = Gate::with_clock(TestClock::at(0));
+    let (mut service, mut backend) = behind(&gate);
+    let exec = || {
+        let mut request = request("GET");
+        let headers = request.headers_mut();
+        headers.insert("upgrade", http::HeaderValue::from_static("websocket"));
+        request
+    };
+    assert!(error(poll!(&mut service.call(exec()))).is::<GateClosed>());
+    assert!(backend.is_untouched());
+    gate.open(term(1), SECOND);
+    let mut answer = service.call(exec());
+    assert!(poll!(&mut answer).is_pending());
+    backend.call().respond(full("ok"));
+    assert!(response(poll!(&mut answer)).collect().await.is_ok());
+}
+
 #[test]
 fn a_gate_starts_closed_and_opens_and_closes_again_and_again() {
     let gate = Gate::with_clock(TestClock::at(0));

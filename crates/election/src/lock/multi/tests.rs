@@ -52,6 +52,36 @@ async fn who_holds_both(
     assert_eq!(seen.map(|seen| seen.record.holder).as_deref(), expected);
 }
 
+/// A clean release leaves a duration of one second. Whoever took the other lock since has to be waited for as
+/// long as its own record says.
+#[rstest]
+#[tokio::test]
+async fn where_they_disagree_the_longer_duration_and_the_later_term_count(
+    #[values(false, true)] primary_was_released: bool,
+) {
+    let (primary, secondary, multi) = locks();
+    let released = Record {
+        lease_duration_seconds: 1,
+        transitions: 4,
+        ..held_by("")
+    };
+    let held = Record {
+        lease_duration_seconds: 15,
+        transitions: 5,
+        ..held_by("y")
+    };
+    let (first, other) = if primary_was_released {
+        (released, held)
+    } else {
+        (held, released)
+    };
+    primary.put(first);
+    secondary.put(other);
+    let seen = multi.get().await.unwrap().unwrap().record;
+    assert_eq!(seen.holder, UNKNOWN_LEADER);
+    assert_eq!((seen.lease_duration_seconds, seen.transitions), (15, 5));
+}
+
 #[tokio::test]
 async fn raw_versions_and_uid_are_those_of_both() {
     let (primary, secondary, multi) = locks();
