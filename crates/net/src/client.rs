@@ -200,7 +200,7 @@ impl Access {
             Ok(agent) => config.headers.push((http::header::USER_AGENT, agent)),
             Err(error) => tracing::warn!(%agent, %error, "not usable as a User-Agent"),
         }
-        let certificate = ClientCertificate::of(&config);
+        let certificate = ClientCertificate::of(&config)?;
         let connector = Prompt(self.connector(protocols, certificate.clone())?);
         let pong = self.pong;
         let version = move || {

@@ -12,9 +12,9 @@ use serde_json::{Value, json};
 ///
 /// The mark has to be seen. When a link is back, a kubelet may write that a pod is not ready before it renews
 /// its Lease. An endpoint that was kept then would stay: its controller writes it once for each change of the
-/// pod, and nobody else corrects slices. A mark that is not seen yet costs little: the endpoint is back when
-/// the planner has given the pod its readiness back. Pods that failed or ended are not in a slice at all, and
-/// a terminating endpoint says so.
+/// pod, and nobody else corrects slices. An endpoint whose pod's mark is not seen yet goes, and is back when
+/// the planner has given the pod its readiness: within about a second, or, where no replica leads, an
+/// election later. Pods that failed or ended are not in a slice at all, and a terminating endpoint says so.
 pub(super) fn keep_ready(request: &Request, view: &View) -> Result<Correction, PassReason> {
     let mut kept_here = Kept::new(view);
     let current = &request.object["endpoints"];

@@ -33,7 +33,10 @@ struct State {
     current: Arc<CertifiedKey>,
     /// Grows with each new certificate.
     version: u64,
-    stamps: [Option<Stamp>; 2],
+    /// What `current` was read from.
+    read: Stamps,
+    /// Files that could not be used, and were told.
+    refused: Option<Stamps>,
     checked: Instant,
 }
 
@@ -49,29 +52,28 @@ enum Unusable {
 
 impl ClientCertificate {
     /// That of a configuration; nothing where it names no files.
-    pub(super) fn of(config: &Config) -> Option<Arc<Self>> {
+    pub(super) fn of(config: &Config) -> Result<Option<Arc<Self>>, kube::Error> {
         let named = &config.auth_info;
         let inline = named.client_certificate_data.is_some() || named.client_key_data.is_some();
         let files = named.client_certificate.as_ref().zip(named.client_key.as_ref());
-        let (certificate, key) = files.filter(|_| !inline)?;
+        let Some((certificate, key)) = files.filter(|_| !inline) else {
+            return Ok(None);
+        };
         let (certificate, key) = (PathBuf::from(certificate), PathBuf::from(key));
-        let stamps = stamps(&certificate, &key);
-        match load(&certificate, &key) {
-            Ok(current) => Some(Arc::new(Self {
-                state: Mutex::new(State {
-                    current: Arc::new(current),
-                    version: 0,
-                    stamps,
-                    checked: Instant::now(),
-                }),
-                certificate,
-                key,
-            })),
-            Err(error) => {
-                tracing::warn!(%error, "the client certificate will not be read again when its files change");
-                None
-            }
-        }
+        let read = stamps(&certificate, &key);
+        let current = load(&certificate, &key).map_err(|error| kube::Error::Service(error.into()))?;
+        let state = State {
+            current: Arc::new(current),
+            version: 0,
+            read,
+            refused: None,
+            checked: Instant::now(),
+        };
+        Ok(Some(Arc::new(Self {
+            certificate,
+            key,
+            state: Mutex::new(state),
+        })))
     }
 
     /// A number that is another one for each certificate that was read.
@@ -86,19 +88,23 @@ impl ClientCertificate {
 
     fn read_again(&self, state: &mut State) {
         let stamps = stamps(&self.certificate, &self.key);
-        if stamps == state.stamps {
+        if stamps == state.read {
             return;
         }
-        // What cannot be used is tried again, and told, when it has changed once more: where certificate and
-        // key are two files, they change one after the other.
-        state.stamps = stamps;
+        // Where certificate and key are two files, they change one after the other; and who may read them can
+        // change without a trace in their stamps. So what cannot be used is tried again each time.
         match load(&self.certificate, &self.key) {
             Ok(current) => {
                 tracing::info!(certificate = %self.certificate.display(), "the client certificate has changed");
                 state.current = Arc::new(current);
                 state.version += 1;
+                (state.read, state.refused) = (stamps, None);
             }
-            Err(error) => tracing::warn!(%error, "the client certificate stays the one that was read last"),
+            Err(error) => {
+                if state.refused.replace(stamps) != Some(stamps) {
+                    tracing::warn!(%error, "the client certificate stays the one that was read last");
+                }
+            }
         }
     }
 }
@@ -114,7 +120,9 @@ impl ResolvesClientCert for ClientCertificate {
     }
 }
 
-fn stamps(certificate: &Path, key: &Path) -> [Option<Stamp>; 2] {
+type Stamps = [Option<Stamp>; 2];
+
+fn stamps(certificate: &Path, key: &Path) -> Stamps {
     [certificate, key].map(|path| Stamp::of_file(path).ok())
 }
 

@@ -7,7 +7,7 @@ use super::ranking::Ranking;
 use super::reach::Reach;
 use super::watches::Watches;
 use crate::Millis;
-use crate::roster::{MemberId, MemberIndex, Roster};
+use crate::roster::{CANDIDATES, MemberId, MemberIndex, Roster};
 use crate::wire::{Body, Edge, EdgeState, Edges, Facts};
 
 /// Empty lists that are sent after the last one that was not. One alone might get lost, and the others would
@@ -134,8 +134,14 @@ impl EdgeReports {
     }
 
     /// Sends this agent's edges to the others: at once on a change, and every period while something is
-    /// wrong. Above all-pairs size the reporters get them every period; they know by that who is alive.
-    pub(super) fn step(&mut self, cx: &mut Context, own: &Own, contacts: &Contacts, watches: &Watches) {
+    /// wrong. Above all-pairs size the reporters get them every period; they know by that who is alive. When
+    /// one of the `newly_lost` reports or would step in, everybody gets them once, to look for who does now.
+    pub(super) fn step(
+        &mut self,
+        cx: &mut Context,
+        (own, contacts, watches): (&Own, &Contacts, &Watches),
+        newly_lost: &[MemberIndex],
+    ) {
         let changed = watches.changes() != self.told;
         if !changed && (self.resting || cx.now() < self.due) {
             return;
@@ -169,11 +175,13 @@ impl EdgeReports {
         };
         if changed && !all_pairs {
             let lost = watches.edges().filter(|(_, state)| *state == EdgeState::Down);
-            for (subject, _) in lost {
-                let matters = watches.search().matters(cx, subject);
-                let observers = roster.observers_of(subject);
-                hearers.extend(observers.iter().copied());
-                hearers.extend(roster.positions().filter(|_| matters));
+            let reporters = hearers.clone();
+            hearers.extend(lost.flat_map(|(subject, _)| roster.observers_of(subject)));
+            let order = roster.rendezvous();
+            let last = order.iter().rposition(|index| reporters.contains(index));
+            let first = last.map_or(CANDIDATES, |last| CANDIDATES.max(last + 1));
+            if order.iter().take(first).any(|index| newly_lost.contains(index)) {
+                hearers.extend(roster.positions());
             }
         }
         hearers.sort_unstable();

@@ -368,8 +368,15 @@ impl Engine {
         self.voter.step(&mut self.cx, &mut sight);
         self.count_own_ballots();
         self.report();
-        self.edges
-            .step(&mut self.cx, &self.own, &self.contacts, &self.watches);
+        let newly_lost = self.watches.take_newly_lost();
+        if let Some(me) = self.cx.place() {
+            for lost in &newly_lost {
+                self.watches
+                    .search_instead_of(&self.cx, &self.contacts, (*lost, me));
+            }
+        }
+        let view = (&self.own, &self.contacts, &self.watches);
+        self.edges.step(&mut self.cx, view, &newly_lost);
         self.proof.step(&mut self.cx);
         self.acknowledgement.step(&mut self.cx, &self.contacts);
         self.roster_fetch.step(&mut self.cx);

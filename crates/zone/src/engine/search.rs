@@ -8,7 +8,7 @@
 
 use super::context::Context;
 use crate::Millis;
-use crate::roster::{CANDIDATES, MemberIndex};
+use crate::roster::{CANDIDATES, MemberIndex, Roster};
 
 /// A member that does not answer in so many periods is lost.
 const PERIODS: u64 = 3;
@@ -17,23 +17,40 @@ const PERIODS: u64 = 3;
 pub(super) struct Search {
     /// When the last one began.
     since: Option<Millis>,
-    /// Lost members that brought one about, and when. Each does so once in the time for which a link counts,
-    /// so that a hostile observer has few heartbeats sent.
-    lost: Vec<(MemberIndex, Millis)>,
+    begun: Vec<Begun>,
     /// Members that were asked in a search, and since when. Who was heard since is no longer among them.
     unheard: Vec<(MemberIndex, Millis)>,
     /// It depends on so many of the ranking who reports, as far as this agent knows.
     depth: usize,
 }
 
+/// What brought a search about.
+#[derive(Clone, Copy)]
+struct Begun {
+    at: Millis,
+    lost: MemberIndex,
+    /// Who has lost it.
+    by: MemberIndex,
+}
+
 impl Search {
-    /// A member is lost, by this agent or by another one that watches it. Returns whether a search begins.
-    pub(super) fn begin(&mut self, cx: &Context, lost: MemberIndex) -> bool {
+    /// A member is lost, which was last heard at `contact`. Returns whether a search begins: not again for a
+    /// member that was not heard since, which may be dead for days, and not again for the same observer as
+    /// long as a link counts, so that a hostile one has few heartbeats sent.
+    pub(super) fn begin(
+        &mut self,
+        cx: &Context,
+        (lost, by): (MemberIndex, MemberIndex),
+        contact: Option<Millis>,
+    ) -> bool {
         let now = cx.now();
-        self.lost.retain(|(_, at)| now.since(*at) < cx.linked_ms());
-        let begins = self.matters(cx, lost) && self.lost.iter().all(|(known, _)| *known != lost);
+        let is_lately = |begun: &Begun| now.since(begun.at) < cx.linked_ms();
+        self.begun
+            .retain(|begun| begun.lost != lost || is_lately(begun) || contact < Some(begun.at));
+        let mut of_it = self.begun.iter().filter(|begun| begun.lost == lost);
+        let begins = self.matters(cx, lost) && of_it.all(|begun| begun.by != by && contact >= Some(begun.at));
         if begins {
-            self.lost.push((lost, now));
+            self.begun.push(Begun { at: now, lost, by });
             self.since = Some(now);
         }
         begins
@@ -41,7 +58,7 @@ impl Search {
 
     /// Whether it depends on a member who reports: it is one of the reporters, ranks before them, or is one
     /// of the first candidates.
-    pub(super) fn matters(&self, cx: &Context, index: MemberIndex) -> bool {
+    fn matters(&self, cx: &Context, index: MemberIndex) -> bool {
         let mut first = cx.roster().rendezvous().iter().take(self.depth.max(CANDIDATES));
         !cx.roster().all_pairs() && first.any(|candidate| *candidate == index)
     }
@@ -86,5 +103,25 @@ impl Search {
                 self.unheard.push((index, cx.now()));
             }
         }
+    }
+
+    /// Goes on with who is in the new roster.
+    pub(super) fn take_roster(&mut self, before: &Roster, roster: &Roster) {
+        let moved = |index: &mut MemberIndex| {
+            let position = before
+                .member(*index)
+                .and_then(|member| roster.position(member.id));
+            *index = position.unwrap_or(*index);
+            position.is_some()
+        };
+        self.begun
+            .retain_mut(|begun| moved(&mut begun.lost) && moved(&mut begun.by));
+        self.unheard.retain_mut(|(index, _)| moved(index));
+    }
+
+    /// After a pause of this process, silence says nothing of others, and a search begins anew.
+    pub(super) fn begin_anew(&mut self, now: Millis) {
+        self.since = self.since.map(|_| now);
+        self.unheard.clear();
     }
 }

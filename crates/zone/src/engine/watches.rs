@@ -44,6 +44,8 @@ pub(super) struct Watches {
     alarms: Vec<(MemberIndex, MemberIndex, Millis)>,
     /// Above all-pairs size: the search for the members that report now.
     search: Search,
+    /// Watched members whose edges went down, which the others have not been told yet.
+    newly_lost: Vec<MemberIndex>,
 }
 
 const NOBODY: u8 = u8::MAX;
@@ -107,6 +109,7 @@ impl Watches {
             census: 0,
             alarms: Vec::new(),
             search: Search::default(),
+            newly_lost: Vec::new(),
         };
         watches.take_roster(cx, &Roster::none());
         watches
@@ -117,7 +120,8 @@ impl Watches {
         let roster = std::sync::Arc::clone(cx.roster());
         let old = std::mem::take(&mut self.list);
         self.alarms.clear();
-        self.search = Search::default();
+        self.search.take_roster(before, &roster);
+        self.newly_lost.clear();
         self.slots.clear();
         self.slots.resize(roster.len(), NOBODY);
         let subjects = cx.place().map_or(&[][..], |me| roster.subjects_of(me));
@@ -307,14 +311,25 @@ impl Watches {
                 cx.note(Note::Edge { subject, state });
             }
             if state == EdgeState::Down {
-                self.search_instead_of(cx, subject);
+                self.newly_lost.push(subject);
             }
         }
     }
 
-    /// A member is lost: if it depends on it who reports, this agent looks for those who do now.
-    fn search_instead_of(&mut self, cx: &Context, lost: MemberIndex) {
-        if self.search.begin(cx, lost) {
+    /// The watched members whose edges went down since this was asked last.
+    pub(super) fn take_newly_lost(&mut self) -> Vec<MemberIndex> {
+        std::mem::take(&mut self.newly_lost)
+    }
+
+    /// One of its observers has lost a member: if it depends on it who reports, this agent looks for those
+    /// who do now.
+    pub(super) fn search_instead_of(
+        &mut self,
+        cx: &Context,
+        contacts: &Contacts,
+        (lost, by): (MemberIndex, MemberIndex),
+    ) {
+        if self.search.begin(cx, (lost, by), last_contact(contacts, lost)) {
             self.census_due = cx.now();
         }
     }
@@ -332,7 +347,7 @@ impl Watches {
             return;
         };
         if cx.roster().observers_of(index).contains(&from) {
-            self.search_instead_of(cx, index);
+            self.search_instead_of(cx, contacts, (index, from));
         }
         let answered = contacts.peer(index).and_then(Peer::answered);
         let just_answered = answered.is_some_and(|at| now.since(at) < JUST_ANSWERED_MS);
@@ -354,7 +369,7 @@ impl Watches {
 
     /// After a pause: begins anew with every subject, spread over half a period.
     pub(super) fn begin_anew(&mut self, cx: &mut Context) {
-        self.search = Search::default();
+        self.search.begin_anew(cx.now());
         for watch in &mut self.list {
             watch.phase = Phase::waiting(cx.now().plus(cx.draw(cx.period_ms() / 2)));
         }

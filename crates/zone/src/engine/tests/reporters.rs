@@ -58,6 +58,23 @@ fn when_all_three_die_at_once_the_next_one_convicts_them(
     net.run_checking(60_000, |net| assert!(net.standing.len() <= 3));
 }
 
+/// Cuts nodes off from all others and from the cloud, or ends that. Their agents and kubelets go on.
+fn isolate(net: &mut Net, nodes: &[usize], cut: bool) {
+    let others: Vec<usize> = (1..=net.count()).filter(|i| !nodes.contains(i)).collect();
+    if cut {
+        net.split(nodes, &others);
+    } else {
+        net.cut.clear();
+    }
+    for i in nodes {
+        if cut {
+            net.cut_cloud(*i);
+        } else {
+            net.heal_cloud(*i);
+        }
+    }
+}
+
 /// Far more of the ranking die together than the others exchange heartbeats with: as many as a majority
 /// survives, in the order of the ranking.
 #[rstest]
@@ -86,6 +103,79 @@ fn when_all_the_first_of_the_ranking_die_at_once_the_next_ones_convict_them_in_t
     net.run_checking(60_000, |net| assert!(net.standing.len() <= 3));
     let changes: Vec<_> = net.stands.iter().filter(|(at, ..)| *at >= settled).collect();
     assert!(changes.is_empty(), "{changes:?}");
+}
+
+/// The first of the ranking were away for some seconds shortly before, so that a search was on already.
+#[rstest]
+fn a_ranking_that_was_away_and_then_dies_is_searched_for_again(#[values(2_500, 3_500, 4_000)] away: u64) {
+    let mut net = Net::fresh(64, 57);
+    net.run(60_000);
+    let dying: Vec<usize> = net.rendezvous().into_iter().take(16).collect();
+    isolate(&mut net, &dying, true);
+    net.run(away);
+    isolate(&mut net, &dying, false);
+    net.run(15_000);
+    assert!(
+        dying.iter().all(|i| !net.is_dead(*i)),
+        "nobody was gone for long enough"
+    );
+    for i in &dying {
+        net.kill(*i);
+    }
+    net.until("all of them are dead", 15_000, |net| {
+        dying.iter().all(|i| net.is_dead(*i))
+    });
+}
+
+/// Another version of the roster comes in the middle of a search.
+#[rstest]
+fn a_search_goes_on_when_the_roster_changes(#[values(4_500, 5_500, 6_500)] at: u64) {
+    let mut net = Net::fresh(64, 58);
+    net.run(60_000);
+    let dying: Vec<usize> = net.rendezvous().into_iter().take(25).collect();
+    for i in &dying {
+        net.kill(*i);
+    }
+    net.run(at);
+    net.spec.version += 1;
+    let roster = net.roster();
+    for i in (1..=net.count()).filter(|i| !dying.contains(i)) {
+        net.teach(i, roster.clone());
+    }
+    net.until("all of them are dead", 15_000 - at, |net| {
+        dying.iter().all(|i| net.is_dead(*i))
+    });
+}
+
+/// Candidates that have been dead for long begin no searches, though all their observers say without end that
+/// they are lost.
+#[test]
+fn those_who_are_dead_for_long_cost_few_heartbeats() {
+    let mut net = Net::fresh(64, 59);
+    net.run(60_000);
+    let order = net.rendezvous();
+    for i in &order[..2] {
+        net.kill(*i);
+    }
+    net.run(120_000);
+    let living = &order[2..];
+    let watched = |net: &Net, by: usize, i: usize| net.observers_of(i).contains(&by);
+    let began = net.now;
+    let mut together = 0;
+    for _ in 0..60 {
+        net.run(1_000);
+        for by in living {
+            let asked = order[4..8]
+                .iter()
+                .filter(|i| *i != by && !watched(&net, *by, **i));
+            let last = asked.map(|i| net.heartbeats.get(&(*by, *i)).copied().unwrap_or_default());
+            let last: Vec<u64> = last.collect();
+            let newest = last.iter().max().copied().unwrap_or_default();
+            let at_once = last.len() > 1 && last.iter().all(|at| *at == newest);
+            together += usize::from(at_once && newest > began && newest + 1_000 >= net.now);
+        }
+    }
+    assert_eq!(together, 0, "searches of {} members in a minute", living.len());
 }
 
 /// A zone loses its uplink, and one node has another one. Stock Kubernetes marks a node 40 s after its last
