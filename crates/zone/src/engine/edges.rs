@@ -174,12 +174,11 @@ impl EdgeReports {
             .reporters()
         };
         if changed && !all_pairs {
-            let lost = watches.edges().filter(|(_, state)| *state == EdgeState::Down);
-            let reporters = hearers.clone();
-            hearers.extend(lost.flat_map(|(subject, _)| roster.observers_of(subject)));
             let order = roster.rendezvous();
-            let last = order.iter().rposition(|index| reporters.contains(index));
+            let last = order.iter().rposition(|index| hearers.contains(index));
             let first = last.map_or(CANDIDATES, |last| CANDIDATES.max(last + 1));
+            let lost = watches.edges().filter(|(_, state)| *state == EdgeState::Down);
+            hearers.extend(lost.flat_map(|(subject, _)| roster.observers_of(subject)));
             if order.iter().take(first).any(|index| newly_lost.contains(index)) {
                 hearers.extend(roster.positions());
             }

@@ -117,9 +117,7 @@ impl Ranking<'_> {
         if self.cx.is_me(index) {
             return Some(NEVER);
         }
-        let until = self.reach.peer(index)?.contact()?.plus(self.cx.linked_ms() + 1);
-        let missing = self.reach.missing_from(index);
-        let until = missing.map_or(until, |missing| until.min(missing));
+        let until = self.reach.heard_until(self.cx, index)?;
         (self.cx.now() < until && !self.is_lost(index)).then_some(until)
     }
 

@@ -35,10 +35,9 @@ impl<'a> Reach<'a> {
         self.watches.edge(index)
     }
 
-    /// From when on a member counts as lost that was asked for the members that report, if it stays silent.
-    pub(super) fn missing_from(self, index: MemberIndex) -> Option<Millis> {
-        let contact = self.peer(index)?.contact();
-        self.watches.search().missing_from(index, contact, self.period_ms)
+    /// Until when a member counts as heard; see [`Watches::heard_until`].
+    pub(super) fn heard_until(self, cx: &Context, index: MemberIndex) -> Option<Millis> {
+        self.watches.heard_until(cx, self.contacts, index)
     }
 
     /// When the peer ceases to count as alive if it stays silent: three periods after the last contact.

@@ -334,10 +334,6 @@ impl Watches {
         }
     }
 
-    pub(super) fn search(&self) -> &Search {
-        &self.search
-    }
-
     /// Somebody else lost the subject: it is looked at now, and not when its next heartbeat is due. Each of
     /// the others can bring that about once in a period: a member that raises alarms without end costs no
     /// more than one that is right.
@@ -468,7 +464,8 @@ impl Watches {
             let peer = contacts.peer(**index).filter(|_| !self.is_down(**index));
             peer.is_some_and(|peer| {
                 let has_link = peer.facts().cloud == Link::Up;
-                self.lives(cx, contacts, **index)
+                let until = self.heard_until(cx, contacts, **index);
+                until.is_some_and(|until| cx.now() < until)
                     && self.search.has_found(peer.contact())
                     && (has_link || !is_linked)
             })
@@ -486,12 +483,18 @@ impl Watches {
         list
     }
 
-    /// Whether a member was heard while a link counts, and did not stay silent in a search.
-    fn lives(&self, cx: &Context, contacts: &Contacts, index: MemberIndex) -> bool {
+    /// Until when a member counts as heard, if nothing is heard from now on: as long as a link counts, and
+    /// for three periods if it is asked in a search. `None` if it never was.
+    pub(super) fn heard_until(
+        &self,
+        cx: &Context,
+        contacts: &Contacts,
+        index: MemberIndex,
+    ) -> Option<Millis> {
         let contact = last_contact(contacts, index);
+        let until = contact?.plus(cx.linked_ms() + 1);
         let missing = self.search.missing_from(index, contact, cx.period_ms());
-        contact.is_some_and(|at| cx.now().since(at) <= cx.linked_ms())
-            && missing.is_none_or(|from| cx.now() < from)
+        Some(missing.map_or(until, |missing| until.min(missing)))
     }
 
     fn is_to_be_asked(&self, cx: &Context, contacts: &Contacts, own: &Own, index: MemberIndex) -> bool {
