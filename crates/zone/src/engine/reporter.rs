@@ -30,6 +30,9 @@ use std::collections::{BTreeMap, BTreeSet};
 const SHARE_MS: u64 = 1_000;
 /// Ballots that arrive within this time are counted together.
 const COUNT_EVERY_MS: u64 = 20;
+/// Who loses its rank keeps what it holds for this long. As links run out one after the other, in an outage of
+/// the API server, a rank goes and is back soon, and each return would begin with rounds about all suspects.
+const KEEP_WITHOUT_RANK_MS: u64 = 2_000;
 /// With more listed members than this, two rounds about most of them would be more than a report should hold.
 const CROWD: usize = 40;
 
@@ -39,6 +42,8 @@ pub(super) struct Reporter {
     rank: Option<usize>,
     /// When the rank may have changed.
     rank_due: Millis,
+    /// Until when it keeps what it holds without a rank.
+    keeps_until: Millis,
     /// Members about which the controller needs rounds; some of them may have left the roster.
     wanted: BTreeSet<MemberId>,
     cases: BTreeMap<MemberId, Case>,
@@ -80,6 +85,7 @@ impl Reporter {
         Self {
             rank: None,
             rank_due: now,
+            keeps_until: now,
             wanted: BTreeSet::new(),
             cases: BTreeMap::new(),
             common: None,
@@ -203,6 +209,7 @@ impl Reporter {
             self.rank_due = changes_at;
             if std::mem::replace(&mut self.rank, rank) != rank {
                 self.due = now;
+                self.keeps_until = now.plus(KEEP_WITHOUT_RANK_MS);
             }
         }
         if now < self.due {
@@ -210,10 +217,13 @@ impl Reporter {
         }
         let mut due = Due::never();
         let mut requests = Vec::new();
-        if self.rank.is_none() || !view.own.sees_the_zone() {
+        let has_rank = self.rank.is_some();
+        if !view.own.sees_the_zone() || !has_rank && now >= self.keeps_until {
             self.cases.clear();
             self.common = None;
             self.rounds.drop_all();
+        } else if !has_rank {
+            due.by(self.keeps_until);
         } else {
             self.tally_edges(cx, view, &mut due);
             self.judge_cases(cx, &mut due);

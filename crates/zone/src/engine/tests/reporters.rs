@@ -326,3 +326,33 @@ fn who_hears_nobody_forgets_its_own_heartbeats() {
     }
     assert!((1..200).contains(&most), "{most} heartbeats of 3 s");
 }
+
+/// The link of the first reporter runs out 1 s before those of the others: for that long it has no rank.
+#[rstest]
+fn a_rank_that_comes_back_within_a_second_begins_no_rounds_anew(#[values(5, 16)] count: u8) {
+    let mut net = Net::fresh(count, 64);
+    net.run(60_000);
+    let first = net.rendezvous()[0];
+    let all: Vec<usize> = (1..=net.count()).collect();
+    net.want(&all);
+    net.run(20_000);
+    let mut last_contact = |nodes: &[usize]| {
+        for i in nodes {
+            net.heal_cloud(*i);
+            net.cut_cloud(*i);
+        }
+        net.run(1_000);
+    };
+    last_contact(&[first]);
+    last_contact(&all.iter().copied().filter(|i| *i != first).collect::<Vec<_>>());
+    net.run(40_000);
+    let rounds = net
+        .rounds
+        .iter()
+        .filter(|((asker, _, about), _)| *asker == first && *about == Fixture::id(2));
+    let mut rounds: Vec<u64> = rounds.map(|(_, at)| *at).collect();
+    rounds.sort_unstable();
+    let gaps: Vec<u64> = rounds.windows(2).map(|pair| pair[1] - pair[0]).collect();
+    assert!(gaps.len() > 10, "{gaps:?}");
+    assert!(gaps.iter().all(|gap| *gap >= 4_000), "{gaps:?}");
+}
