@@ -3,6 +3,7 @@
 
 use crate::core::orders::{Order, Report, line};
 use crate::descendants;
+use nix::unistd::getpid;
 use std::ffi::OsString;
 use std::io;
 use std::os::fd::OwnedFd;
@@ -18,7 +19,7 @@ use tokio::process::{Child, Command};
 const ORDER_TIMEOUT: Duration = Duration::from_millis(100);
 
 /// For how long the runner waits for processes to end after KILL. A process that hangs in the kernel does not
-/// end.
+/// end, nor one of a user whom this process may not signal.
 const KILL_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// How a keeper is started.
@@ -98,8 +99,9 @@ impl KeeperHandle {
         }
     }
 
-    /// Kills the keeper and everything that it kept, and waits until nothing of it is left.
-    pub(crate) async fn destroy(mut self) {
+    /// Kills the keeper and everything that it kept, and waits until nothing of it is left. Returns whether
+    /// that is so.
+    pub(crate) async fn destroy(mut self) -> bool {
         // When the keeper dies, the kernel kills the command's main process and makes this process the parent
         // of the others.
         if let Err(error) = self.keeper.start_kill() {
@@ -107,10 +109,15 @@ impl KeeperHandle {
         }
         self.reap().await;
         match tokio::time::timeout(KILL_TIMEOUT, descendants::end_all()).await {
-            Ok(Ok(())) => {}
+            Ok(Ok(())) => return true,
             Ok(Err(error)) => tracing::error!(%error, "cannot tell whether the command has ended"),
-            Err(_) => tracing::error!("processes of the command do not die; they hang in the kernel"),
+            Err(_) => {
+                let left = descendants::descendants(getpid());
+                let ids: Vec<i32> = left.iter().map(|process| process.id.as_raw()).collect();
+                tracing::error!(?ids, "processes of the command do not die");
+            }
         }
+        false
     }
 
     /// Waits until the keeper has ended. Call it after its last report.

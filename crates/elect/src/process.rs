@@ -3,7 +3,7 @@
 
 use crate::args::LeaseName;
 use crate::core::deadlines::Deadlines;
-use crate::core::event::{Action, Event};
+use crate::core::event::{Action, Event, FAILED};
 use crate::core::orders::{Order, Report};
 use crate::core::runner::Runner;
 use crate::keeper_handle::{KeeperHandle, Launch};
@@ -42,10 +42,13 @@ pub(crate) struct Shell {
 }
 
 impl Shell {
-    /// Runs until the core decides to exit, and returns its exit code.
+    /// Runs until the core decides to exit, and returns its exit code. What does not die is the end, too:
+    /// beside it no second command may start, and the lease may not be given back.
     pub(crate) async fn run(mut self) -> u8 {
         loop {
-            let event = self.next().await;
+            let Some(event) = self.next().await else {
+                return FAILED;
+            };
             let mut actions = self.core.step(SystemClock.boot(), event);
             while !actions.is_empty() {
                 let mut failed = false;
@@ -57,15 +60,17 @@ impl Shell {
                     failed |= !self.act(action).await;
                 }
                 if failed {
-                    self.destroy_command().await;
+                    if !self.destroy_command().await {
+                        return FAILED;
+                    }
                     actions = self.core.step(SystemClock.boot(), Event::KeeperGone);
                 }
             }
         }
     }
 
-    /// Waits for the next event.
-    async fn next(&mut self) -> Event {
+    /// Waits for the next event. `None` if processes of the command do not die.
+    async fn next(&mut self) -> Option<Event> {
         loop {
             let tick = SystemClock.boot() + self.tick;
             let wake = self.core.wake_at();
@@ -73,17 +78,18 @@ impl Shell {
                 biased;
                 signal = self.signals.next() => {
                     tracing::info!(%signal, "received a signal");
-                    return Event::Signal(signal);
+                    return Some(Event::Signal(signal));
                 }
                 state = change(&mut self.election) => if let Some(event) = self.election_changed(state) {
-                    return event;
+                    return Some(event);
                 },
-                report = report(&mut self.command) => if let Some(event) = self.reported(report).await {
-                    return event;
+                report = report(&mut self.command) => match report {
+                    Some(Report::Started(id)) => self.log_start(id),
+                    report => return self.ended(report).await,
                 },
-                () = until(wake) => return Event::Wake,
+                () = until(wake) => return Some(Event::Wake),
                 () = SystemClock.sleep_until(tick), if self.election.is_some() => if let Some(event) = self.renewed() {
-                    return event;
+                    return Some(event);
                 },
             }
         }
@@ -209,37 +215,32 @@ impl Shell {
         }
     }
 
-    async fn reported(&mut self, report: Option<Report>) -> Option<Event> {
+    fn log_start(&self, id: i32) {
+        let token = self.command.as_ref().map(|command| command.token.as_str());
+        tracing::info!(lease = %self.lease, token, id, "the command runs");
+    }
+
+    /// The event after the keeper's last report. `None` if processes of the command do not die.
+    async fn ended(&mut self, report: Option<Report>) -> Option<Event> {
         match report {
-            Some(Report::Started(id)) => {
-                let token = self.command.as_ref().map(|command| command.token.as_str());
-                tracing::info!(lease = %self.lease, token, id, "the command runs");
-                None
-            }
             Some(Report::Ended(ended)) => {
                 tracing::info!(how = %ended.status, told = ended.stopped, "the command has ended");
                 if let Some(command) = self.command.take() {
                     command.keeper.reap().await;
                 }
-                Some(Event::Ended(ended))
+                return Some(Event::Ended(ended));
             }
-            Some(Report::Failed(reason)) => {
-                tracing::error!(%reason, "the command cannot be started");
-                self.destroy_command().await;
-                Some(Event::KeeperGone)
-            }
-            None => {
-                tracing::error!("the command's keeper has died, and the command with it");
-                self.destroy_command().await;
-                Some(Event::KeeperGone)
-            }
+            Some(Report::Failed(reason)) => tracing::error!(%reason, "the command cannot be started"),
+            None | Some(Report::Started(_)) => tracing::error!("the command's keeper has died"),
         }
+        self.destroy_command().await.then_some(Event::KeeperGone)
     }
 
-    /// Kills what is left of keeper and command.
-    async fn destroy_command(&mut self) {
-        if let Some(command) = self.command.take() {
-            command.keeper.destroy().await;
+    /// Kills what is left of keeper and command. Returns whether nothing of them is left.
+    async fn destroy_command(&mut self) -> bool {
+        match self.command.take() {
+            Some(command) => command.keeper.destroy().await,
+            None => true,
         }
     }
 }

@@ -2,10 +2,11 @@
 
 use super::runner::{fill, signal_to};
 use super::world::{DILIGENT, STUBBORN, World};
-use crate::support::parent_of;
-use evenkeel_testkit::until;
+use crate::support::{children_of, parent_of};
+use evenkeel_testkit::{SOON, eventually, skipped, until};
 use k8s_openapi::api::coordination::v1::Lease;
 use nix::sys::signal::Signal;
+use nix::unistd::Uid;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_runner_that_is_killed_leaves_no_command_behind() {
@@ -157,4 +158,38 @@ async fn a_second_candidate_of_the_same_name_is_refused() {
         "the first one goes on: {}",
         first.output()
     );
+}
+
+/// The runner is root without the right to signal other users, and its command becomes another user's.
+#[tokio::test(flavor = "multi_thread")]
+async fn beside_a_command_that_cannot_be_killed_no_other_is_started() {
+    if !Uid::effective().is_root() {
+        return skipped(
+            "beside_a_command_that_cannot_be_killed_no_other_is_started",
+            "only root can become other users",
+        );
+    }
+    let world = World::new().await;
+    let link = world.link().await;
+    let first = world.runner("first").through(&link);
+    let first = first.under(&["setpriv", "--bounding-set=-kill"]);
+    let command = ["setpriv", "--reuid=65534", "--clear-groups", "sleep", "600"];
+    let mut first = first.with(&["--on-lost=stop"]).run(&command);
+    first.says("the command runs").await;
+    let keeper = u32::try_from(first.keeper()).expect("process IDs are positive");
+    let sleep = eventually("the command is another user's", SOON, || async {
+        children_of(keeper, &["sleep"]).first().copied()
+    });
+    let sleep = sleep.await;
+    link.cut();
+    first.says("the keeper does not end the command in time").await;
+    link.heal();
+    let code = first.exit_code().await;
+    let lives = parent_of(sleep).is_some();
+    signal_to(sleep, Signal::SIGKILL);
+    assert_eq!(code, 1, "{}", first.output());
+    assert!(lives, "somebody could end it");
+    let named = format!("processes of the command do not die ids=[{sleep}]");
+    assert!(first.output().contains(&named), "{}", first.output());
+    assert_eq!(world.holder().await, "first", "it is not given back");
 }

@@ -23,6 +23,8 @@ pub(crate) struct Setup<'a> {
     world: &'a World,
     name: String,
     address: SocketAddr,
+    /// The program that becomes the runner, with its arguments.
+    under: Vec<&'a str>,
     flags: Vec<String>,
     stderr: Option<PipeWriter>,
 }
@@ -38,6 +40,7 @@ impl<'a> Setup<'a> {
             world,
             name: name.to_owned(),
             address,
+            under: Vec::new(),
             flags: flags.map(str::to_owned).to_vec(),
             stderr: None,
         }
@@ -50,6 +53,12 @@ impl<'a> Setup<'a> {
 
     pub(crate) fn with(mut self, flags: &[&str]) -> Self {
         self.flags.extend(flags.iter().map(|&flag| flag.to_owned()));
+        self
+    }
+
+    /// Started by another program, which becomes the runner.
+    pub(crate) fn under(mut self, program: &[&'a str]) -> Self {
+        self.under = program.to_vec();
         self
     }
 
@@ -83,7 +92,16 @@ impl<'a> Setup<'a> {
     pub(crate) fn run_with(self, kubeconfig: &Path, command: &[&str]) -> Runner {
         let output = self.world.path(&format!("{}.out", self.name));
         let file = File::create(&output).expect("the directory is writable");
-        let child = evenkeel()
+        let program = evenkeel();
+        let mut runner = match self.under.split_first() {
+            None => program,
+            Some((outer, arguments)) => {
+                let mut outer = Command::new(outer);
+                outer.args(arguments).arg(program.get_program());
+                outer
+            }
+        };
+        let child = runner
             .args(["elect", "--lease", LEASE, "--listen=127.0.0.1:0", "--identity"])
             .arg(&self.name)
             .arg("--kubeconfig")
