@@ -17,6 +17,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::Semaphore;
+use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout};
 
 /// A node that is new is served within this time if it is ours.
@@ -37,6 +38,7 @@ pub(super) struct Registrar {
     client: Client,
     /// When the next write of a node is due, and whether it is to be created.
     due: HashMap<(Arc<str>, Kind), Instant>,
+    under_way: HashMap<(Arc<str>, Kind), JoinHandle<()>>,
     permits: Arc<Semaphore>,
 }
 
@@ -53,12 +55,15 @@ impl Registrar {
             hub,
             client,
             due: HashMap::new(),
+            under_way: HashMap::new(),
             permits: Arc::new(Semaphore::new(WRITES)),
         }
     }
 
-    /// Begins the writes that are due.
+    /// Begins the writes that are due. Of one that is under way still, because the API server does not answer,
+    /// there is no second.
     pub(super) fn reconcile(&mut self) {
+        self.under_way.retain(|_, write| !write.is_finished());
         let wanted = self.wanted();
         let now = Instant::now();
         let mut due = HashMap::new();
@@ -72,7 +77,10 @@ impl Registrar {
             let mut at = self.due.get(&key).copied().unwrap_or(now + first);
             if at <= now {
                 at = now + again;
-                self.write(node, base, kind);
+                if !self.under_way.contains_key(&key) {
+                    let write = self.write(node, base, kind);
+                    self.under_way.insert(key.clone(), write);
+                }
             }
             due.insert(key, at);
         }
@@ -93,7 +101,7 @@ impl Registrar {
         unseen.chain(outdated).collect()
     }
 
-    fn write(&self, node: Arc<str>, base: Arc<Base>, kind: Kind) {
+    fn write(&self, node: Arc<str>, base: Arc<Base>, kind: Kind) -> JoinHandle<()> {
         let (hub, permits) = (self.hub.clone(), self.permits.clone());
         let api: Api<Node> = Api::all(self.client.clone());
         // Short and harmless: not waited for at the shutdown.
@@ -116,7 +124,7 @@ impl Registrar {
                 Err(_) => format!("no answer within {REQUEST:?}"),
             };
             tracing::warn!(%node, ?kind, error, "cannot write what is known of a base to its Node");
-        });
+        })
     }
 }
 

@@ -185,10 +185,9 @@ impl State {
     }
 
     /// Why a pod cannot share a module with those who have it. All of them leave: it may be on its way out,
-    /// and is installed anew once it is gone. Or it was installed from another jar: nobody is to run old code
-    /// under a new image.
+    /// and is installed anew once it is gone. Or it was installed from another jar.
     pub(super) fn cannot_share(&self, base: &Base, uid: &str, module: &Module) -> Option<Fault> {
-        let Module { key, url } = module;
+        let Module { key, .. } = module;
         let owners = self.claims.owners(key);
         let first = owners.first()?;
         if owners.iter().any(|owner| *owner.uid == *uid) {
@@ -201,6 +200,13 @@ impl State {
             );
             return Some(Fault::new(FaultKind::Later, CLAIMED, message));
         }
+        self.other_jar(base, uid, module)
+    }
+
+    /// Why a pod cannot share a module that runs for another pod: it was installed from another jar, and
+    /// nobody is to run old code under a new image.
+    pub(super) fn other_jar(&self, base: &Base, uid: &str, module: &Module) -> Option<Fault> {
+        let Module { key, url } = module;
         let other = self.anothers(uid, key).filter(|other| other.url != *url)?;
         let message = format!(
             "module {key} on {base} was installed from {} for pod {}, and this pod names {url}: give the new jar a version of \

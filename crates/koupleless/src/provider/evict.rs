@@ -19,6 +19,8 @@ impl Inner {
             return Ok(None);
         };
         let pods = self.pods_on(node, &client).await?;
+        // One that cannot be deleted, because a webhook refuses it for instance, holds up no other.
+        let mut failure = None;
         for pod in pods.iter().filter(|pod| stays(pod)) {
             let Some(uid) = pod.uid() else { continue };
             if !matches!(self.bases.life(node), Life::Lost(_)) {
@@ -35,14 +37,16 @@ impl Inner {
                 // Gone, or another of its name.
                 Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => continue,
                 Err(error) => {
-                    let message = format!("node {node}: cannot delete a pod: {error}");
-                    return Err(Fault::new(FaultKind::Later, "EvictionFailed", message));
+                    let name = pod.name_any();
+                    let message = format!("node {node}: cannot delete pod {namespace}/{name}: {error}");
+                    failure.get_or_insert(Fault::new(FaultKind::Later, "EvictionFailed", message));
+                    continue;
                 }
             }
             tracing::warn!(node, pod = %format!("{namespace}/{}", pod.name_any()), why, "pod of a lost base deleted");
             record(&client, pod, &why).await;
         }
-        Ok(Some(pods.len()))
+        failure.map_or(Ok(Some(pods.len())), Err)
     }
 
     /// The modules' pods that are on a node, those on their way out included.

@@ -112,6 +112,11 @@ impl Inner {
         let bound = self.bound(&request.id.node)?;
         let modules = Modules::readable(&request.pod, &self.settings.profile);
         self.read_journal(&bound).await?;
+        // Nobody can be asked any more, and a pod that is deleted need not wait for an answer.
+        let is_deleted = request.pod.metadata.deletion_timestamp.is_some();
+        if is_deleted && matches!(self.bases.life(&bound.node), Life::Lost(_)) {
+            return Ok(None);
+        }
         let ids = modules.ids();
         let list = self.inspect(&bound).await.map_err(|fault| about(&ids, fault))?;
         let ours = |module: &crate::core::module::Module| {

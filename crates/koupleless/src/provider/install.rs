@@ -96,6 +96,21 @@ impl Inner {
         // A new image of a pod that runs is a module that it has not claimed yet.
         self.claim(bound, pod, std::slice::from_ref(wanted)).await?;
         let mut turn = bound.memory.turn(&wanted.key.name).await;
+        // It may have been installed for another pod since it was claimed.
+        let other = {
+            let mut state = bound.memory.state();
+            let other = state.other_jar(&bound.base, &pod.uid, wanted);
+            if other.is_some() {
+                state.forget(&pod.uid, &wanted.key);
+            }
+            other
+        };
+        if let Some(fault) = other {
+            self.write_journal(bound).await?;
+            // Nothing has ended: it waits, as if it had come later.
+            let kind = FaultKind::Later;
+            return Err(Fault { kind, ..fault });
+        }
         if let Some(found) = self.shared(bound, pod, &wanted.key).await? {
             return Ok(self.runs(bound, request, wanted, &found));
         }

@@ -127,6 +127,7 @@ pub(crate) fn populate(manager: &Manager, number: usize, handler: &Handler, peri
                 },
                 started: Some(true),
                 ready: false,
+                taken_over: false,
             }],
             ..PodStatus::default()
         };

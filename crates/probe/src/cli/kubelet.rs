@@ -145,6 +145,7 @@ impl Kubelet {
             state: container.state,
             started: container.started,
             ready: container.ready,
+            taken_over: false,
         });
         PodStatus {
             phase: if self.failed {

@@ -80,6 +80,9 @@ pub struct ContainerStatus {
     pub started: Option<bool>,
     /// `ready`.
     pub ready: bool,
+    /// Another prober had it before, however long this one runs: `started` and `ready` are what that one
+    /// found, and stay until this one has a result.
+    pub taken_over: bool,
 }
 
 /// What a container does.

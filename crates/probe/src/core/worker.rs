@@ -43,22 +43,18 @@ impl Policy {
     /// `kubeletRestartGracePeriod`).
     const GRACE: Duration = Duration::from_secs(10);
 
-    /// Whether a container ran before the prober did, so that what is published about it should not flap.
-    pub fn is_restart(&self, state: ContainerState) -> bool {
-        matches!(state, ContainerState::Running { started_at }
-            if !started_at.is_zero() && started_at < self.started.wall.saturating_sub(Self::GRACE))
-    }
-
-    /// As [`Policy::is_restart`], for a container that is met now. In strict mode its age must say so too:
-    /// the wall clock may have been set back since the prober started, and containers that start then are
-    /// new.
-    pub fn is_met_again(&self, state: ContainerState, now: Now) -> bool {
-        let ContainerState::Running { started_at } = state else {
+    /// Whether a container that is met now is not new, so that what is published about it should not flap: it
+    /// was taken over, or ran before the prober did. In strict mode its age must say so too: the wall clock
+    /// may have been set back since the prober started, and containers that start then are new.
+    pub fn is_met_again(&self, container: &ContainerStatus, now: Now) -> bool {
+        let ContainerState::Running { started_at } = container.state else {
             return false;
         };
         let age = now.wall.saturating_sub(started_at);
         let since = now.mono.saturating_sub(self.started.mono);
-        self.is_restart(state) && (self.compat == Compat::Kubelet || age > since.saturating_add(Self::GRACE))
+        let is_older = !started_at.is_zero() && started_at < self.started.wall.saturating_sub(Self::GRACE);
+        container.taken_over
+            || is_older && (self.compat == Compat::Kubelet || age > since.saturating_add(Self::GRACE))
     }
 }
 
@@ -296,7 +292,7 @@ impl Worker {
         {
             self.published = Some(Reading::Success);
         }
-        if policy.change_status_on_restart || !policy.is_met_again(container.state, now) {
+        if policy.change_status_on_restart || !policy.is_met_again(container, now) {
             self.published = Some(self.initial());
         }
         if policy.compat == Compat::Strict {

@@ -103,6 +103,7 @@ pub(crate) fn running(age: Duration) -> PodStatus {
             },
             started: Some(true),
             ready: false,
+            taken_over: false,
         }],
         ..PodStatus::default()
     }

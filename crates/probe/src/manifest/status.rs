@@ -56,6 +56,7 @@ fn container(status: &Value) -> ContainerStatus {
         state,
         started: status.get("started").and_then(Value::as_bool),
         ready: status.get("ready").and_then(Value::as_bool).unwrap_or(false),
+        taken_over: false,
     }
 }
 

@@ -4,6 +4,7 @@ use super::cluster::{Cluster, simulated};
 use evenkeel_election::Config;
 use evenkeel_testkit::SOON;
 use evenkeel_testkit::cluster::Objects as _;
+use evenkeel_testkit::objects::{container_status, pod_condition};
 use evenkeel_testkit::until;
 use evenkeel_vnode::ownership::Sharing;
 use futures::AsyncReadExt as _;
@@ -30,9 +31,9 @@ async fn is_taken(cluster: &Cluster) {
     leases.merge("fleet-0", taken).await;
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn streams_end_when_another_replica_takes_their_nodes_slot() {
-    let cluster = Cluster::with(&["handover-90"], |options| {
+/// A fleet with one slot.
+async fn sharing(node: &str) -> Cluster {
+    Cluster::with(&[node], |options| {
         options.sharing = Sharing::Slots {
             terms: None,
             slots: 1,
@@ -46,7 +47,51 @@ async fn streams_end_when_another_replica_takes_their_nodes_slot() {
             },
         };
     })
+    .await
+}
+
+/// The pod's node is served, again.
+async fn is_served(pods: &Api<Pod>, name: &str) {
+    until("the node is served again", async || {
+        let answer = pods.logs(name, &LogParams::default()).await;
+        answer.is_ok_and(|log| !log.is_empty())
+    })
     .await;
+}
+
+/// Hazard of every outage of the API server: slots are lost and come back, and the prober, which is older than
+/// its containers, meets them anew.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pod_whose_slot_comes_back_neither_loses_its_readiness_nor_begins_anew() {
+    let cluster = sharing("handover-91").await;
+    let probe = json!({"httpGet": {"path": "/", "port": 8080}, "periodSeconds": 1});
+    let mut more = json!({"spec": {"containers": [{"name": "app", "image": "registry.example.com/app:1",
+        "startupProbe": probe, "readinessProbe": probe}]}});
+    let simulation = [("serve", "8080"), ("log", "{n}"), ("log-interval", "10ms")];
+    more["metadata"] = json!({"annotations": simulated("app", &simulation)});
+    cluster.pod("web", "handover-91", more).await;
+    let before = cluster.ready::<Pod>("web").await;
+    let pods = cluster.streaming_pods().await;
+    let follow = LogParams {
+        follow: true,
+        ..LogParams::default()
+    };
+    let mut log = pods.log_stream("web", &follow).await.unwrap();
+    is_taken(&cluster).await;
+    let _ = ends("the log", log.read_to_end(&mut Vec::new())).await;
+    is_served(&pods, "web").await;
+    let made = |pod: &Pod| cluster.probes(pod, "app", "Readiness", "successful");
+    let already = made(&before);
+    until("it is probed again", async || made(&before) >= already + 3).await;
+    let after = pods.get("web").await.unwrap();
+    assert_eq!(pod_condition(&after, "Ready"), pod_condition(&before, "Ready"));
+    assert_eq!(container_status(&after, "app"), container_status(&before, "app"));
+    cluster.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn streams_end_when_another_replica_takes_their_nodes_slot() {
+    let cluster = sharing("handover-90").await;
     let more = json!({"metadata": {"annotations": simulated("app", &[("serve", "8080"), ("log", "{n}"), ("log-interval", "10ms")])}});
     cluster.pod("web", "handover-90", more).await;
     cluster.ready::<Pod>("web").await;
@@ -87,10 +132,6 @@ async fn streams_end_when_another_replica_takes_their_nodes_slot() {
     let _ = ends("the forwarded connection", connection.read_to_end(&mut rest)).await;
 
     // The other one is silent, and so the node comes back; clients may come again.
-    until("the node is served again", async || {
-        let answer = pods.logs("web", &LogParams::default()).await;
-        answer.is_ok_and(|log| !log.is_empty())
-    })
-    .await;
+    is_served(&pods, "web").await;
     cluster.end().await;
 }

@@ -16,7 +16,7 @@ use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::Api;
 use kube::api::{DeleteParams, Patch, PatchParams};
 use serde_json::json;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 /// The base is looked at some more times: what is done by mistake has been done by then.
 async fn looks(base: &Base, count: u64) {
@@ -389,19 +389,40 @@ async fn a_lost_base_is_left_by_its_pods_and_how_many_are_there_is_told() {
     assert!(another.metadata.deletion_timestamp.is_none(), "it is no module's");
 }
 
-/// A framework whose node has a module in its journal, and whose API server lists no pods.
-struct NoList(String);
+/// A framework whose node has a module in its journal, with an API server that lists these pods, or none, and
+/// refuses to delete the first.
+struct Refusing {
+    journal: String,
+    pods: Option<Vec<Pod>>,
+    deleted: Arc<Mutex<Vec<String>>>,
+}
 
-impl Host for NoList {
+impl Host for Refusing {
     fn report(&self, _: Report) {}
 
     fn client(&self, _: &str) -> Option<kube::Client> {
-        let journal = self.0.clone();
+        let (journal, pods, deleted) = (self.journal.clone(), self.pods.clone(), self.deleted.clone());
         let serve = move |request: Request<kube::client::Body>| {
-            let (code, body) = if request.uri().path().ends_with("/pods") {
-                let status = json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": 500,
-                    "reason": "InternalError", "message": "etcd is away"});
-                (500, status)
+            let status = |code: u16, message: &str| {
+                json!({"kind": "Status", "apiVersion": "v1",
+                "status": "Failure", "code": code, "reason": "InternalError", "message": message})
+            };
+            let path = request.uri().path();
+            let (code, body) = if path.ends_with("/pods") {
+                match &pods {
+                    Some(pods) => (
+                        200,
+                        json!({"kind": "PodList", "apiVersion": "v1", "metadata": {}, "items": pods}),
+                    ),
+                    None => (500, status(500, "etcd is away")),
+                }
+            } else if request.method() == "DELETE" {
+                let mut deleted = deleted.lock().unwrap();
+                deleted.push(path.rsplit('/').next().unwrap_or_default().to_owned());
+                match deleted.len() {
+                    1 => (400, status(400, "a webhook refuses it")),
+                    _ => (200, json!(Pod::default())),
+                }
             } else {
                 let meta = json!({"name": "n", "annotations": {MODULES: journal}});
                 (200, json!({"kind": "Node", "apiVersion": "v1", "metadata": meta}))
@@ -433,7 +454,11 @@ async fn a_list_of_pods_that_fails_removes_nothing() {
     let (base, node, _) = world.running().await;
     let annotations = world.get::<Node>(&node).await.metadata.annotations.unwrap();
     let provider = world.another_provider();
-    provider.connect(Arc::new(NoList(annotations[MODULES].clone())));
+    provider.connect(Arc::new(Refusing {
+        journal: annotations[MODULES].clone(),
+        pods: None,
+        deleted: Arc::default(),
+    }));
     let fault = provider.purge(&node).await.unwrap_err();
     assert!(fault.message.contains("etcd is away"), "{fault:?}");
     world.known.is(&node, Life::Lost("for a test".to_owned()));
@@ -457,4 +482,27 @@ async fn who_does_not_serve_a_node_removes_nothing() {
     world.known.is(&node, Life::Lost("for a test".to_owned()));
     assert_eq!(provider.evict(&node).await.unwrap(), None);
     assert!(world.get::<Pod>("p").await.metadata.deletion_timestamp.is_none());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pod_that_cannot_be_deleted_keeps_no_other_on_a_lost_base() {
+    let world = World::new().await;
+    let (_base, node, _) = world.running().await;
+    let pod = world.get::<Pod>("p").await;
+    let mut other = pod.clone();
+    other.metadata.name = Some("q".to_owned());
+    let deleted = Arc::<Mutex<Vec<String>>>::default();
+    let provider = world.another_provider();
+    provider.connect(Arc::new(Refusing {
+        journal: String::new(),
+        pods: Some(vec![pod, other]),
+        deleted: deleted.clone(),
+    }));
+    world.known.is(&node, Life::Lost("for a test".to_owned()));
+    let fault = provider.evict(&node).await.unwrap_err();
+    assert!(
+        fault.message.contains("default/p: ") && fault.message.contains("a webhook refuses it"),
+        "{fault:?}"
+    );
+    assert_eq!(*deleted.lock().unwrap(), ["p", "q"]);
 }

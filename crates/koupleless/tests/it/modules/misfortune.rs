@@ -283,6 +283,26 @@ async fn pods_of_a_base_that_is_gone_end_at_once() {
     assert_eq!(base.requests("uninstallBiz"), 0);
 }
 
+/// The process that knew them is gone, too.
+#[tokio::test(flavor = "multi_thread")]
+async fn pods_of_a_base_that_is_gone_end_in_the_next_process() {
+    let mut world = World::new().await;
+    let (base, node, url) = world.running().await;
+    world.end().await;
+    base.kill().await;
+    world.begin().await;
+    until("its port refuses", async || world.known.refusals(&node) > 0).await;
+    world
+        .known
+        .is(&node, Life::Lost("its port refuses connections".to_owned()));
+    world.delete::<Pod>("p").await;
+    world.gone::<Pod>("p").await;
+    base.restart().await;
+    world.known.is(&node, Life::Alive);
+    world.pod("next", &node, &[("biz1", "1", &url)]).await;
+    world.ready::<Pod>("next").await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_profile_without_times_in_its_ids_restarts_modules_all_the_same() {
     let world = World::with(V2_DESIGN).await;

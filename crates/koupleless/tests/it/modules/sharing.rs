@@ -1,8 +1,8 @@
 //! Pods that share a module, as those of one Deployment do on one base.
 
-use super::world::{World, condition, phase, restarts, waits};
+use super::world::{World, condition, is_starting, phase, restarts, waits};
 use evenkeel_api::names::koupleless::{MODULES, READY};
-use evenkeel_testkit::arklet::{BizState, Jar};
+use evenkeel_testkit::arklet::{BizState, Jar, Start};
 use evenkeel_testkit::until;
 use k8s_openapi::api::core::v1::{Node, Pod};
 use serde_json::Value;
@@ -123,6 +123,31 @@ async fn a_pod_with_another_jar_of_a_version_waits_until_the_first_has_left() {
     let (_, message) = waits(&second, "biz1").unwrap();
     let all = [&*url, again, "for pod default/first", "a version of its own"];
     assert!(all.iter().all(|part| message.contains(part)), "{message}");
+    world.delete::<Pod>("first").await;
+    world.ready::<Pod>("second").await;
+    assert_eq!(&*base.modules()[0].url, again);
+}
+
+/// The second pod came while the first one's install was under way, and waits for its turn.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pod_that_waited_for_the_install_of_another_jar_is_not_ready_with_it() {
+    let world = World::new().await;
+    let url = world.jar(Jar::new("biz1", "1").start(Start::Held));
+    let again = "file:///opt/biz/again.jar";
+    world.jars.put(again, Jar::new("biz1", "1"));
+    let (base, node) = world.base("a").await;
+    world.pod("first", &node, &[("biz1", "1", &url)]).await;
+    is_starting(&base, "biz1", "1").await;
+    let second = world.pod("second", &node, &[("biz1", "1", again)]).await;
+    let uid = second.metadata.uid.unwrap();
+    let claimed = |node: &Node| {
+        let annotations = node.metadata.annotations.as_ref();
+        annotations.is_some_and(|all| all.get(MODULES).is_some_and(|journal| journal.contains(&uid)))
+    };
+    world.until(&node, "has the second pod's claim", claimed).await;
+    base.release(&url);
+    world.pod_waits("second", "biz1", "ModuleClaimed").await;
+    world.ready::<Pod>("first").await;
     world.delete::<Pod>("first").await;
     world.ready::<Pod>("second").await;
     assert_eq!(&*base.modules()[0].url, again);

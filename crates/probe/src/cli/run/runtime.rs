@@ -134,6 +134,7 @@ impl Runtime {
                         state,
                         started: before.and_then(|known| known.status.started),
                         ready: before.is_some_and(|known| known.status.ready),
+                        taken_over: false,
                     },
                     restarts: container.attempt,
                 }

@@ -155,7 +155,7 @@ impl Engine {
             && step == Step::Probe
             && slot.plan.fresh
             && !slot.plan.released
-            && (slot.restored || seen.is_some_and(|seen| self.config.policy.is_met_again(seen.state, now)))
+            && (slot.restored || seen.is_some_and(|seen| self.config.policy.is_met_again(seen, now)))
         {
             // Not the container is new but the prober: its containers must not all be probed at once.
             (slot.plan.fresh, slot.plan.manual, slot.restored) = (false, false, false);

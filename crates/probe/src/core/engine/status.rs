@@ -125,7 +125,7 @@ impl Engine {
         container.ready = worker.is_none();
         if let Some(spec) = spec
             && !policy.change_status_on_restart
-            && policy.is_met_again(container.state, now)
+            && policy.is_met_again(container, now)
         {
             // The prober is new, the container is not: its readiness neither goes nor comes for that.
             container.ready |= reading.is_none();

@@ -70,6 +70,7 @@ fn seen(name: &str, state: ContainerState) -> ContainerStatus {
         state,
         started: None,
         ready: false,
+        taken_over: false,
     }
 }
 

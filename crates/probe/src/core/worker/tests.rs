@@ -52,6 +52,7 @@ fn status(state: ContainerState, started: bool) -> PodStatus {
             state,
             started: Some(started),
             ready: false,
+            taken_over: false,
         }],
         ..PodStatus::default()
     }

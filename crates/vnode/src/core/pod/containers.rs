@@ -67,6 +67,7 @@ impl Machine {
             },
             started: None,
             ready: false,
+            taken_over: false,
         };
         all_restart(
             view,

@@ -122,6 +122,7 @@ impl Machine {
                     state,
                     started: Some(run.is_some_and(|run| run.is_started(spec))),
                     ready: run.is_some_and(|run| run.is_ready(spec)),
+                    taken_over: run.is_some_and(|run| run.recorded.is_some()),
                 };
                 (regular(record.role), status)
             })

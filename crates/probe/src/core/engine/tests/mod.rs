@@ -111,6 +111,7 @@ pub(super) fn in_state(name: &str, id: &str, state: ContainerState) -> Container
         state,
         started: None,
         ready: false,
+        taken_over: false,
     }
 }
 

@@ -1,6 +1,7 @@
 //! When who is probed, in both modes.
 
 use super::*;
+use rstest::rstest;
 
 fn every(seconds: u64) -> Probe {
     Probe {
@@ -164,15 +165,22 @@ fn strict_mode_meets_a_new_container_at_once() {
     assert_eq!(tenths(&drive(&mut engine, secs(113), well)), [1120]);
 }
 
-#[test]
-fn strict_mode_does_not_probe_everything_at_once_because_it_was_restarted() {
+#[rstest]
+#[case::older(10, false)]
+#[case::taken_over(999, true)]
+fn strict_mode_does_not_probe_everything_at_once_because_it_was_restarted(
+    #[case] since: u64,
+    #[case] taken_over: bool,
+) {
+    let mut seen = up("c://1", since);
+    seen.containers[0].taken_over = taken_over;
     let mut settings = config(Compat::Strict);
     settings.policy.started = secs(1000);
     let mut engine = Engine::new(settings);
     for index in 0..100 {
         let uid = format!("p{index}");
         engine.add_pod(simple(&uid, &[(Kind::Liveness, every(10))]), secs(1000));
-        engine.update_status(&uid, up("c://1", 10), secs(1000));
+        engine.update_status(&uid, seen.clone(), secs(1000));
     }
     let made = drive(&mut engine, secs(1010), well);
     let first = made.iter().filter(|(when, _)| when.as_secs() == 1000).count();

@@ -92,15 +92,18 @@ fn started_and_ready_are_upstreams_for_both_compats() {
 
 #[test]
 fn a_container_that_ran_before_the_prober_neither_loses_nor_gains_its_readiness() {
-    // Gate, age before the prober's start, readiness probe, pod was ready; ready now.
+    // Gate, age before the prober's start or taken over, readiness probe, pod was ready; ready now.
     let rows = [
-        (false, 100, true, true, true),
-        (false, 100, true, false, false),
-        (false, 100, false, false, true),
-        (false, 5, true, true, false),
-        (false, 5, true, false, false),
-        (true, 100, true, true, false),
-        (true, 100, false, false, true),
+        (false, Some(100), true, true, true),
+        (false, Some(100), true, false, false),
+        (false, Some(100), false, false, true),
+        (false, Some(5), true, true, false),
+        (false, Some(5), true, false, false),
+        (false, None, true, true, true),
+        (false, None, true, false, false),
+        (true, Some(100), true, true, false),
+        (true, Some(100), false, false, true),
+        (true, None, true, true, false),
     ];
     for (gate, age, probed, was_ready, ready) in rows {
         let mut settings = config(Compat::Kubelet);
@@ -109,15 +112,16 @@ fn a_container_that_ran_before_the_prober_neither_loses_nor_gains_its_readiness(
         let mut engine = Engine::new(settings);
         let probes = [(Kind::Readiness, probe())];
         engine.add_pod(simple("p", if probed { &probes } else { &[] }), secs(1000));
-        let seen = PodStatus {
+        let mut seen = PodStatus {
             ready: was_ready,
-            ..up("c://1", 1000 - age)
+            ..up("c://1", 1000 - age.unwrap_or_default())
         };
+        seen.containers[0].taken_over = age.is_none();
         let found = reports(&mut engine, seen.clone(), secs(1001));
         assert_eq!(
             found["c"],
             (true, ready),
-            "gate {gate}, age {age}, probed {probed}, was ready {was_ready}"
+            "gate {gate}, age {age:?}, probed {probed}, was ready {was_ready}"
         );
     }
 }
