@@ -248,6 +248,7 @@ impl Case<'_> {
             renewal: life.renewal,
             received: now,
             adopted: false,
+            own: Some(now),
             confirmed: None,
             slow: Some(slow),
         });
@@ -305,6 +306,7 @@ impl Case<'_> {
             renewal: Some(round.renewal),
             received: round.received,
             adopted: false,
+            own: Some(round.received),
             confirmed: None,
             slow,
         };
@@ -323,6 +325,7 @@ impl Case<'_> {
             Verdict::Dead(round) if self.evidence.life.order(round.renewal) == Ordering::Equal => Some(round),
             _ => None,
         };
+        death.own = death.own.or(round.map(|round| round.received));
         if death.confirmed.is_none() && self.evidence.zone.may_be_split {
             death.slow = death.slow.or(Some(Slow::SeveralCells));
         }
@@ -361,12 +364,13 @@ impl Case<'_> {
     /// enough after the first round was received, and a majority of them had had no contact since then. Both
     /// are signed by the voters. Only who drew the challenge knows when that was, so only a leader confirms.
     fn confirms(&self, death: &DeadLatch, round: &Death) -> bool {
-        let challenged = round.challenged;
-        challenged.is_some_and(|drawn| drawn >= death.confirmable_from())
-            && round.silence_ms > round.received.since(death.received)
-            && self.silent_long_enough()
-            // Who was cut off together with it is late by now.
-            && self.now.since(death.received) >= self.timing.overdue_after()
+        death.first_rounds().any(|(first, confirmable)| {
+            round.challenged.is_some_and(|drawn| drawn >= confirmable)
+                && round.silence_ms > round.received.since(first)
+                && self.silent_long_enough()
+                // Who was cut off together with it is late by now.
+                && self.now.since(first) >= self.timing.overdue_after()
+        })
     }
 
     /// Neither latch nor dead verdict: the Lease decides, and the neighbours where it is stale.

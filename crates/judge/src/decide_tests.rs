@@ -835,6 +835,7 @@ fn adopted(requested: u64, received: u64) -> DeadLatch {
         renewal: None,
         received: at(received),
         adopted: true,
+        own: None,
         confirmed: None,
         slow: None,
     }

@@ -101,6 +101,9 @@ pub struct DeadLatch {
     pub received: Millis,
     /// It was received by another leader, whose clock is not ours.
     pub adopted: bool,
+    /// When this process received a round first. A clock of the other leader that is behind ours by more than
+    /// the node was silent before would else keep the death from ever being confirmed.
+    pub own: Option<Millis>,
     /// When a later round confirmed it.
     pub confirmed: Option<Millis>,
     /// Why its eviction is not accelerated.
@@ -108,14 +111,13 @@ pub struct DeadLatch {
 }
 
 impl DeadLatch {
-    /// A challenge that was drawn at this time or later confirms it.
-    pub fn confirmable_from(&self) -> Millis {
-        let after = if self.adopted {
-            CONFIRMED_AFTER_ADOPTED_MS
-        } else {
-            CONFIRMED_AFTER_MS
-        };
-        self.received.plus(after)
+    /// When first rounds were received, and from when on a challenge confirms each: one by our clock, one by
+    /// another leader's.
+    pub fn first_rounds(&self) -> impl Iterator<Item = (Millis, Millis)> {
+        let theirs = self.received.plus(CONFIRMED_AFTER_ADOPTED_MS);
+        let theirs = self.adopted.then_some((self.received, theirs));
+        let own = self.own.map(|own| (own, own.plus(CONFIRMED_AFTER_MS)));
+        own.into_iter().chain(theirs)
     }
 }
 

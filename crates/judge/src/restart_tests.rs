@@ -51,6 +51,23 @@ fn a_restarted_replica_starts_from_the_latches_of_its_predecessor() {
     assert_eq!(case.look().state(), CONFIRMED);
 }
 
+/// The node was last heard at second 86 and voted dead at 90; the leader before said 70.
+#[test]
+fn a_death_is_confirmed_by_own_rounds_where_the_clock_of_the_leader_before_was_behind() {
+    let latch = Latch::Dead(adopted(69, 70));
+    let mut case = restarted(&recorded(ANNOUNCED, latch));
+    case.evidence.life.stock_mark = None;
+    case.go(103);
+    case.convict(17);
+    assert_eq!(case.look().state(), ANNOUNCED);
+    case.go(114);
+    case.convict(28);
+    assert_eq!(case.look().state(), ANNOUNCED, "11 s after its own first round");
+    case.go(118);
+    case.convict(32);
+    assert_eq!(case.look().state(), CONFIRMED);
+}
+
 /// Hazard 58: what is not confirmed stays reversible, also for a replica that has just started.
 #[test]
 fn a_restarted_replica_keeps_evictions_from_an_announced_death_until_stock_time() {

@@ -3,7 +3,7 @@
 //! A ballot that signs a challenge is younger than it. So a cell that has something to vote about gets a new
 //! one every few seconds, and a calm one once a minute, since each is a write to the API server that every
 //! agent of the cell receives. The confirmation of a death waits for a ballot that is younger than its first
-//! round by 12 s ([`DeadLatch::confirmable_from`]); the challenge that proves it comes at exactly that time.
+//! round by 12 s ([`DeadLatch::first_rounds`]); the challenge that proves it comes at exactly that time.
 
 use super::Planner;
 use super::action::{Action, Plan};
@@ -120,7 +120,7 @@ impl Planner {
                         .filter_map(|uid| self.listed_since.get(uid))
                         .copied()
                         .collect(),
-                    deaths: deaths.filter_map(awaits_confirmation).collect(),
+                    deaths: deaths.flat_map(awaiting_confirmation).collect(),
                 };
                 now >= schedule.due()
             });
@@ -138,11 +138,11 @@ fn spread(object: &str) -> u64 {
     hasher.finish() % SPREAD_MS
 }
 
-/// When the first round of a death was received, and from when on a challenge confirms it. One that keeps the
+/// When first rounds of a death were received, and from when on a challenge confirms each. One that keeps the
 /// stock pace needs none.
-fn awaits_confirmation(death: &DeadLatch) -> Option<(Millis, Millis)> {
+fn awaiting_confirmation(death: &DeadLatch) -> impl Iterator<Item = (Millis, Millis)> {
     let awaits = death.confirmed.is_none() && death.slow.is_none();
-    awaits.then(|| (death.received, death.confirmable_from()))
+    death.first_rounds().filter(move |_| awaits)
 }
 
 fn challenge(

@@ -178,7 +178,8 @@ fn tainted_at(known: &mut Known, taint: &Taint, now: Millis) -> Millis {
         .incident
         .as_ref()
         .and_then(|incident| incident.status.tainted_at.as_ref());
-    if let Some(recorded) = recorded {
+    // One that lies ahead would move on with each look.
+    if let Some(recorded) = recorded.filter(|recorded| recorded.0 <= time(now).0) {
         return instant(recorded, now);
     }
     if let Some(incident) = &mut known.incident {

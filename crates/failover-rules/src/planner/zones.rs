@@ -67,6 +67,7 @@ impl Planner {
             }
         }
         self.sound_keys.bound(cluster.agents.len());
+        self.keep_listed(cluster, &mut zones);
         let mut published: BTreeMap<&str, BTreeMap<u32, &CellFacts>> = BTreeMap::new();
         for facts in cluster.cells.values() {
             let of_zone = published.entry(&facts.zone).or_default();
@@ -101,6 +102,46 @@ impl Planner {
             let published = published.remove(zone.as_str()).unwrap_or_default();
             if published.is_empty() || !is_new {
                 self.publish_zone(cluster, (&zone, candidates), (&published, &unseen), now, plan);
+            }
+        }
+    }
+
+    /// A member that is listed stays where it is published until its incident is closed, whatever becomes of
+    /// its labels and its AgentStatus. Its neighbours alone can say that it lives, and nobody is asked about a
+    /// node that is in no roster.
+    fn keep_listed(&self, cluster: &Cluster, zones: &mut BTreeMap<String, Candidates>) {
+        let mut homes: BTreeMap<&str, (&str, &RosterMember)> = BTreeMap::new();
+        for facts in cluster.cells.values() {
+            let candidates = zones.get(&facts.zone);
+            for member in facts
+                .roster
+                .members
+                .iter()
+                .filter(|member| self.is_listed(&member.uid))
+            {
+                let node = cluster.nodes.get(&member.name);
+                if node.is_none_or(|node| node.uid != member.uid) {
+                    continue;
+                }
+                // On its way from one zone to another it is published in both.
+                let has_come = candidates.is_some_and(|all| all.racks.contains_key(&member.uid));
+                if has_come || !homes.contains_key(member.uid.as_str()) {
+                    homes.insert(&member.uid, (&facts.zone, member));
+                }
+            }
+        }
+        for (zone, candidates) in zones.iter_mut() {
+            let stays = |uid: &str| homes.get(uid).is_none_or(|(home, _)| home == zone);
+            candidates.members.retain(|member| stays(&member.uid));
+            candidates.racks.retain(|uid, _| stays(uid));
+        }
+        for (uid, (zone, member)) in homes {
+            let candidates = zones.entry(zone.to_owned()).or_default();
+            if !candidates.racks.contains_key(uid) {
+                let labels = cluster.nodes.get(&member.name).map(|node| &node.labels);
+                let rack = labels.and_then(|labels| labels.get(RACK_LABEL)).cloned();
+                candidates.racks.insert(uid.to_owned(), rack.unwrap_or_default());
+                candidates.members.push(member.clone());
             }
         }
     }

@@ -13,6 +13,9 @@ use std::collections::{BTreeMap, BTreeSet};
 /// A collection that showed nothing for this long is read: half of the time for which an event proves its
 /// watch live.
 pub(super) const QUIET_MS: u64 = 2_500;
+/// After a read that failed the next one waits for this long: no server that comes back is to be met by as
+/// many reads as it can refuse, and a proof lasts longer.
+const FAILED_REST_MS: u64 = 1_000;
 /// A difference must arrive on the watch within this time after the answer.
 pub(super) const ARRIVES_MS: u64 = 1_000;
 
@@ -21,6 +24,8 @@ pub(super) const ARRIVES_MS: u64 = 1_000;
 pub(super) struct Ledger {
     held: BTreeMap<Key, Version>,
     sent: Option<Millis>,
+    /// No read before this time.
+    rests_until: Millis,
     open: Option<Open>,
     /// When the watch began.
     begun: Millis,
@@ -88,7 +93,7 @@ impl Ledger {
     pub(super) fn wants_read(&mut self, now: Millis, last_proof: Option<Millis>) -> bool {
         let quiet = last_proof.is_none_or(|at| now.since(at) >= QUIET_MS);
         let waiting = self.open.is_some() || self.sent.is_some();
-        if !quiet || waiting {
+        if !quiet || waiting || now < self.rests_until {
             return false;
         }
         self.sent = Some(now);
@@ -96,8 +101,9 @@ impl Ledger {
     }
 
     /// The read failed: nothing was proven.
-    pub(super) fn failed(&mut self) {
+    pub(super) fn failed(&mut self, now: Millis) {
         self.sent = None;
+        self.rests_until = now.plus(FAILED_REST_MS);
     }
 
     /// The read was answered.
@@ -242,10 +248,11 @@ mod tests {
     }
 
     #[test]
-    fn a_read_that_fails_proves_nothing_and_is_sent_again() {
+    fn a_read_that_fails_proves_nothing_and_is_sent_again_a_second_later() {
         let mut ledger = read_at_10();
-        ledger.failed();
+        ledger.failed(Millis(10_100));
         assert_eq!(ledger.look(Millis(10_100)), Proof::None);
-        assert!(ledger.wants_read(Millis(10_200), Some(Millis(7_000))));
+        assert!(!ledger.wants_read(Millis(11_099), Some(Millis(7_000))));
+        assert!(ledger.wants_read(Millis(11_100), Some(Millis(7_000))));
     }
 }

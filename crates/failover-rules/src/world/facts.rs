@@ -141,6 +141,8 @@ pub struct PodFacts {
     pub tolerations: Vec<Toleration>,
     /// PersistentVolumeClaims it mounts, by name.
     pub claims: Vec<String>,
+    /// The pod itself names a disk for a single writer.
+    pub has_inline_disk: bool,
     /// Status of its Ready condition.
     pub ready: Status,
     /// Reason of its Ready condition.
@@ -293,7 +295,7 @@ impl Cluster {
                 .get(&key)
                 .is_none_or(|access| *access == Access::SingleWriter)
         };
-        pod.owner == Owner::StatefulSet || pod.claims.iter().any(single)
+        pod.owner == Owner::StatefulSet || pod.has_inline_disk || pod.claims.iter().any(single)
     }
 }
 

@@ -237,7 +237,7 @@ impl World {
         };
         match found {
             Some(found) => ledger.answered(now, found),
-            None => ledger.failed(),
+            None => ledger.failed(now),
         }
     }
 

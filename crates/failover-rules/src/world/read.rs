@@ -174,6 +174,7 @@ pub fn pod(pod: &Pod) -> Option<(String, PodFacts)> {
         priority: spec.priority.unwrap_or_default(),
         tolerations: tolerations(spec),
         claims: claims(spec),
+        has_inline_disk: has_inline_disk(spec),
         ready: ready.map_or(Status::Missing, |ready| status(&ready.status)),
         ready_reason: ready.and_then(|ready| ready.reason.clone()).unwrap_or_default(),
         ready_time: ready
@@ -219,6 +220,30 @@ fn claims(spec: &PodSpec) -> Vec<String> {
         .filter_map(|volume| volume.persistent_volume_claim.as_ref())
         .map(|claim| claim.claim_name.clone())
         .collect()
+}
+
+/// Whether the pod itself names a disk for a single writer, without a claim. One that it only reads may be
+/// mounted twice.
+fn has_inline_disk(spec: &PodSpec) -> bool {
+    let writes = |read_only: Option<bool>| read_only != Some(true);
+    spec.volumes.iter().flatten().any(|volume| {
+        let disks = [
+            volume.aws_elastic_block_store.as_ref().map(|disk| disk.read_only),
+            volume.azure_disk.as_ref().map(|disk| disk.read_only),
+            volume.cinder.as_ref().map(|disk| disk.read_only),
+            volume.fc.as_ref().map(|disk| disk.read_only),
+            volume.flex_volume.as_ref().map(|disk| disk.read_only),
+            volume.gce_persistent_disk.as_ref().map(|disk| disk.read_only),
+            volume.iscsi.as_ref().map(|disk| disk.read_only),
+            volume.photon_persistent_disk.as_ref().map(|_| None),
+            volume.portworx_volume.as_ref().map(|disk| disk.read_only),
+            volume.rbd.as_ref().map(|disk| disk.read_only),
+            volume.scale_io.as_ref().map(|disk| disk.read_only),
+            volume.storageos.as_ref().map(|disk| disk.read_only),
+            volume.vsphere_volume.as_ref().map(|_| None),
+        ];
+        disks.into_iter().flatten().any(writes)
+    })
 }
 
 /// Whether containers and readiness gates say ready, so that a Ready=False on top is not the kubelet's.

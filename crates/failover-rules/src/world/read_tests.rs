@@ -145,6 +145,22 @@ fn only_claims_that_outlive_the_pod_count() {
 }
 
 #[rstest]
+#[case::iscsi(json!({"iscsi": {"targetPortal": "10.0.0.1", "iqn": "iqn.x", "lun": 0}}), true)]
+#[case::fc(json!({"fc": {"targetWWNs": ["5"], "readOnly": false}}), true)]
+#[case::vsphere(json!({"vsphereVolume": {"volumePath": "[a] b"}}), true)]
+#[case::only_read(json!({"iscsi": {"targetPortal": "10.0.0.1", "iqn": "iqn.x", "lun": 0, "readOnly": true}}), false)]
+#[case::shared(json!({"nfs": {"server": "nfs", "path": "/"}}), false)]
+#[case::made_for_the_pod(json!({"csi": {"driver": "secrets-store.csi.k8s.io"}}), false)]
+#[case::of_the_node(json!({"hostPath": {"path": "/var"}}), false)]
+fn a_disk_that_the_pod_names_itself_has_one_writer(#[case] volume: Value, #[case] expected: bool) {
+    let mut volume = volume;
+    volume["name"] = json!("disk");
+    let pod = json!({"spec": {"nodeName": "n", "containers": [], "volumes": [volume]}});
+    let facts = pod_of(pod).unwrap();
+    assert_eq!(crate::world::Cluster::default().is_stateful(&facts), expected);
+}
+
+#[rstest]
 #[case::once(json!({"spec": {"accessModes": ["ReadWriteOnce"]}}), Access::SingleWriter)]
 #[case::pod(json!({"spec": {"accessModes": ["ReadWriteOncePod"]}}), Access::SingleWriter)]
 #[case::many(json!({"spec": {"accessModes": ["ReadWriteMany"]}}), Access::Shared)]

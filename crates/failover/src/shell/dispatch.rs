@@ -4,13 +4,19 @@
 use super::execute::Outcome;
 use evenkeel_failover_rules::planner::action::Action;
 use evenkeel_zone::Millis;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, VecDeque};
 
 /// Actions under way at a time. The most urgent of a plan go first; the others are part of the next plan
 /// again.
 const AT_A_TIME: usize = 48;
 /// How many of these only endpoints and evictions may use, so that writes of records never hold up pods.
 const RESERVED: usize = 16;
+/// How many only the others may use: no pod of a node is touched before its incident is written, and so the
+/// pods of one node, where writing them takes long, do not hold up the rescue of another's.
+const RESERVED_FOR_RECORDS: usize = 8;
+/// Events that wait for room or for another try, and for how long: a plan asks for each once.
+const NOTICES: usize = 256;
+const NOTICE_MS: u64 = 600_000;
 /// An action that was done is not done again for this long, while the watch catches up.
 const ECHO_MS: u64 = 3_000;
 /// First and longest pause after a failure.
@@ -19,7 +25,10 @@ const BACKOFF_MS: (u64, u64) = (250, 10_000);
 /// Bookkeeping of actions by key.
 #[derive(Debug, Default)]
 pub(super) struct Dispatch {
-    under_way: BTreeSet<String>,
+    /// By key: whether it is urgent.
+    under_way: BTreeMap<String, bool>,
+    /// Events that were not made yet, and since when.
+    notices: VecDeque<(Action, Millis)>,
     done: BTreeMap<String, (Action, Millis)>,
     failing: BTreeMap<String, (Millis, u64)>,
 }
@@ -27,24 +36,42 @@ pub(super) struct Dispatch {
 impl Dispatch {
     /// Whether the action may be started at `now`; if so it counts as under way.
     pub(super) fn admit(&mut self, action: &Action, now: Millis) -> bool {
-        let room = if action.rank() <= 3 {
-            AT_A_TIME
-        } else {
-            AT_A_TIME - RESERVED
-        };
-        if self.under_way.len() >= room {
-            return false;
-        }
         let key = action.key();
         let echo = self
             .done
             .get(&key)
             .is_some_and(|(done, at)| now.since(*at) < ECHO_MS && same(done, action));
-        let resting = self.failing.get(&key).is_some_and(|(until, _)| now < *until);
-        if echo || resting || self.under_way.contains(&key) {
+        if echo || self.under_way.contains_key(&key) {
             return false;
         }
-        self.under_way.insert(key)
+        let resting = self.failing.get(&key).is_some_and(|(until, _)| now < *until);
+        let urgent = action.rank() <= 3;
+        let alike = self.under_way.values().filter(|other| **other == urgent).count();
+        let reserved = if urgent { RESERVED_FOR_RECORDS } else { RESERVED };
+        if resting || alike + reserved >= AT_A_TIME || self.under_way.len() >= AT_A_TIME {
+            self.keep(action, now);
+            return false;
+        }
+        self.under_way.insert(key, urgent);
+        true
+    }
+
+    /// Keeps an Event for another try.
+    fn keep(&mut self, action: &Action, since: Millis) {
+        let is_kept = |(kept, _): &(Action, Millis)| kept.key() == action.key();
+        if !matches!(action, Action::Event(_)) || self.notices.iter().any(is_kept) {
+            return;
+        }
+        if self.notices.len() == NOTICES {
+            self.notices.pop_front();
+        }
+        self.notices.push_back((action.clone(), since));
+    }
+
+    /// Events to try now that were not made before.
+    pub(super) fn notices(&mut self, now: Millis) -> Vec<Action> {
+        self.notices.retain(|(_, since)| now.since(*since) < NOTICE_MS);
+        self.notices.iter().map(|(action, _)| action.clone()).collect()
     }
 
     /// The action ended.
@@ -53,6 +80,7 @@ impl Dispatch {
         self.under_way.remove(&key);
         if outcome == Some(&Outcome::Done) {
             self.failing.remove(&key);
+            self.notices.retain(|(kept, _)| kept.key() != key);
             self.done.insert(key, (action, now));
             return;
         }
@@ -67,11 +95,17 @@ impl Dispatch {
             pause
         };
         self.failing.insert(key, (now.plus(pause), pause));
+        self.keep(&action, now);
     }
 
-    /// Nothing is under way any more, and nothing is remembered: another term begins.
+    /// Nothing is under way any more, and nothing is remembered but Events that were not made: another term
+    /// begins.
     pub(super) fn reset(&mut self) {
-        *self = Self::default();
+        let notices = std::mem::take(&mut self.notices);
+        *self = Self {
+            notices,
+            ..Self::default()
+        };
     }
 
     /// Forgets what has no effect any more.
@@ -99,7 +133,7 @@ fn same(done: &Action, wanted: &Action) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use evenkeel_failover_rules::planner::action::NodeRef;
+    use evenkeel_failover_rules::planner::action::{About, NodeRef, Notice};
 
     fn mirror(number: usize, healthy: bool) -> Action {
         let node = NodeRef {
@@ -158,5 +192,55 @@ mod tests {
         let urgent = Action::Untaint { node, taints: vec![] };
         assert!(dispatch.admit(&urgent, Millis(0)));
         assert_eq!(dispatch.under_way(), AT_A_TIME - RESERVED + 1);
+    }
+
+    #[test]
+    fn pods_leave_room_for_the_records_on_which_others_wait() {
+        let mut dispatch = Dispatch::default();
+        let untaint = |number: usize| Action::Untaint {
+            node: NodeRef {
+                name: format!("n{number}"),
+                uid: format!("u{number}"),
+            },
+            taints: vec![],
+        };
+        let pods = (0..100).filter(|number| dispatch.admit(&untaint(*number), Millis(0)));
+        assert_eq!(pods.count(), AT_A_TIME - RESERVED_FOR_RECORDS);
+        assert!(dispatch.admit(&mirror(1, true), Millis(0)));
+        let more = (2..100).filter(|number| dispatch.admit(&mirror(*number, true), Millis(0)));
+        assert_eq!(more.count(), RESERVED_FOR_RECORDS - 1);
+    }
+
+    #[test]
+    fn an_event_that_finds_no_room_or_fails_is_made_later_and_once() {
+        let mut dispatch = Dispatch::default();
+        let event = Action::Event(Notice {
+            about: About::Node(NodeRef {
+                name: "n".to_owned(),
+                uid: "u".to_owned(),
+            }),
+            warning: true,
+            reason: "NodeDead".to_owned(),
+            message: String::new(),
+            incident: "n-1".to_owned(),
+        });
+        for number in 0..AT_A_TIME - RESERVED {
+            assert!(dispatch.admit(&mirror(number, true), Millis(0)));
+        }
+        assert!(!dispatch.admit(&event, Millis(0)));
+        dispatch.ended(mirror(1, true), Some(&Outcome::Done), Millis(10));
+        assert_eq!(dispatch.notices(Millis(20)), std::slice::from_ref(&event));
+        assert!(dispatch.admit(&event, Millis(20)));
+        dispatch.ended(event.clone(), None, Millis(30));
+        dispatch.reset();
+        assert_eq!(dispatch.notices(Millis(40)), std::slice::from_ref(&event));
+        assert!(dispatch.admit(&event, Millis(40)));
+        dispatch.ended(event.clone(), Some(&Outcome::Done), Millis(50));
+        assert!(dispatch.notices(Millis(60)).is_empty());
+        dispatch.ended(event, None, Millis(70));
+        assert!(
+            dispatch.notices(Millis(70 + NOTICE_MS)).is_empty(),
+            "some day it is no news"
+        );
     }
 }

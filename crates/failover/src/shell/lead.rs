@@ -405,7 +405,8 @@ impl Controller {
             .set(i64::try_from(plan.unable_to_check).unwrap_or(i64::MAX));
         self.dispatch.prune(now);
         let mut wanted = 0;
-        for action in plan.actions {
+        let notices = self.dispatch.notices(now);
+        for action in plan.actions.into_iter().chain(notices) {
             wanted += usize::from(action.rank() <= 3);
             if self.dispatch.admit(&action, now) {
                 self.start(action);

@@ -686,3 +686,21 @@ fn a_restart_at_any_second_changes_nothing_but_delay() {
         assert_eq!(dead, 1, "restarted at {restart}");
     }
 }
+
+/// The deadlines of evictions count from a time that the leader before recorded, whose clock is ahead by an
+/// hour.
+#[test]
+fn a_time_of_taint_that_lies_ahead_counts_from_now_and_moves_no_more() {
+    let stage = Stage::with_nodes(3).policy(|spec| spec.evict_after_seconds = Some(30));
+    let mut stage = killed(stage);
+    stage.pod("n3", "a");
+    stage.go(40, &["n3"]);
+    stage.settle();
+    assert!(stage.has_no_execute("n3") && stage.evicted().is_empty());
+    for facts in stage.world.incidents.values_mut() {
+        facts.status.tainted_at = Some(time(at(3_600)));
+    }
+    stage.restart();
+    stage.go(120, &["n3"]);
+    assert_eq!(stage.evicted(), ["a"]);
+}
