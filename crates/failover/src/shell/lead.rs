@@ -382,6 +382,11 @@ impl Controller {
         let Some(planner) = self.planner.as_mut().filter(|_| leads) else {
             return 0;
         };
+        let decisions = self.world.decisions();
+        let dead = decisions.nodes.values();
+        let dead = dead.filter(|judged| matches!(judged.decision.state(), NodeState::Dead(_)));
+        self.executor
+            .take_dead(dead.map(|judged| judged.uid.clone()).collect());
         let plan = planner.tick(self.world.cluster(), self.world.decisions(), now);
         for measure in &plan.measures {
             self.metrics.measured(*measure);

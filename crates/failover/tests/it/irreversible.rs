@@ -89,6 +89,40 @@ async fn evicting_n_pods_costs_at_most_2_n_and_5_requests() {
     );
 }
 
+/// The neighbours vouch for the node while the API server takes its time with an eviction.
+#[tokio::test]
+async fn life_that_is_heard_during_an_eviction_ends_it() {
+    let log = Log::capture();
+    let cluster = Cluster::start().await;
+    cluster.pod("n3", "web", Some("ReplicaSet"), None).await;
+    let _replica = cluster.controlled(Setup::default()).await;
+    cluster.outside.kill("n3");
+    cluster
+        .eventually_incident("the pod is out of its endpoints", "n3", |status| {
+            let mut rows = status.timeline.iter();
+            rows.find(|row| row.event == names::events::ENDPOINTS_OUT)
+                .cloned()
+        })
+        .await;
+    let writes = || {
+        let mut asked = cluster.asked();
+        asked.retain(|asked| asked.method == "PATCH" && asked.path.ends_with("/pods/web/status"));
+        asked.len()
+    };
+    let before = writes();
+    let held = cluster.stop_writes("pods/status", "web");
+    until("the eviction is under way", async || writes() > before).await;
+    cluster.outside.cut("n3");
+    cluster.eventually_state("n3", "Disconnected").await;
+    drop(held);
+    until("the log says why the pod stays", async || {
+        !log.with(&["not done", "evict", "node n3 is not Dead any more"])
+            .is_empty()
+    })
+    .await;
+    assert!(!is_leaving(&cluster.get::<Pod>("web").await));
+}
+
 /// The Lease is renewed, or the status written, at the API server, and the watch does not show it yet.
 async fn a_sign_of_life_that_the_watch_does_not_show(resource: &str, why: &str) {
     let log = Log::capture();

@@ -13,7 +13,7 @@ use evenkeel_failover_rules::planner::action::{Action, NodeRef};
 use evenkeel_failover_rules::world::LastSigns;
 use kube::Client;
 use kube::api::{DeleteParams, PatchParams, Preconditions};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex as SyncMutex, PoisonError};
 use std::time::Duration;
@@ -82,6 +82,8 @@ pub(super) struct Executor {
     gate: Gate,
     metrics: Metrics,
     reads: Reads,
+    /// UIDs of the nodes that are Dead by the latest look. What was planned before it asks again.
+    dead: Arc<SyncMutex<BTreeSet<String>>>,
     issuer: Issuer,
 }
 
@@ -104,8 +106,14 @@ impl Executor {
             gate,
             metrics,
             reads: Reads::default(),
+            dead: Arc::default(),
             issuer,
         }
+    }
+
+    /// Takes the nodes that are Dead by the latest look, by UID.
+    pub(super) fn take_dead(&self, dead: BTreeSet<String>) {
+        *self.dead.lock().unwrap_or_else(PoisonError::into_inner) = dead;
     }
 
     /// The same, writing through another client and gate.
@@ -147,6 +155,9 @@ impl Executor {
                         Ok(silent) => found = Some(silent),
                         Err(refused) => return Ok(refused),
                     }
+                    if let Some(refused) = self.refuse_unless_dead(node) {
+                        return Ok(refused);
+                    }
                 }
                 self.taint(node, taint, found).await
             }
@@ -183,7 +194,7 @@ impl Executor {
                 if let Some(refused) = self.silent_for_all(node, signs).await? {
                     return Ok(refused);
                 }
-                self.evict(pod, message).await
+                self.evict(pod, node, message).await
             }
             Action::MirrorVerdict { node, healthy } => self.mirror(node, *healthy).await,
             Action::SaveIncident(incident) => self.save_incident(incident).await,
@@ -229,6 +240,13 @@ impl Executor {
             }
             Err(refused) => Ok(Some(refused)),
         }
+    }
+
+    /// Its neighbours may have vouched for the node while the API server took its time.
+    fn refuse_unless_dead(&self, node: &NodeRef) -> Option<Outcome> {
+        let dead = self.dead.lock().unwrap_or_else(PoisonError::into_inner);
+        let why = || Outcome::Refused(format!("node {} is not Dead any more", node.name));
+        self.refuse().or_else(|| (!dead.contains(&node.uid)).then(why))
     }
 
     /// A leader that lost its Lease writes nothing more (S3). Asked again before each write.

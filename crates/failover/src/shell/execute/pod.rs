@@ -3,6 +3,7 @@
 use super::{Executor, Outcome, Result, only, params, settled};
 use crate::clock::wall;
 use evenkeel_api::names::conditions;
+use evenkeel_failover_rules::planner::action::NodeRef;
 use evenkeel_failover_rules::world::facts::PodRef;
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -45,7 +46,10 @@ impl Executor {
     /// Says why and under which term, then deletes: with the UID as precondition, so that a namesake made
     /// meanwhile lives, and with the pod's own grace period. Disruption budgets do not hold back pods of dead
     /// nodes.
-    pub(super) async fn evict(&self, pod: &PodRef, message: &str) -> Result<Outcome> {
+    pub(super) async fn evict(&self, pod: &PodRef, node: &NodeRef, message: &str) -> Result<Outcome> {
+        if let Some(refused) = self.refuse_unless_dead(node) {
+            return Ok(refused);
+        }
         let patch = json!({
             "metadata": { "uid": pod.uid, "annotations": self.stamp() },
             "status": { "conditions": [{
@@ -65,7 +69,7 @@ impl Executor {
             Outcome::Done => {}
             other => return Ok(other),
         }
-        if let Some(refused) = self.refuse() {
+        if let Some(refused) = self.refuse_unless_dead(node) {
             return Ok(refused);
         }
         let answer = self.pods(pod).delete(&pod.name, &only(&pod.uid)).await;
