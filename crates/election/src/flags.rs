@@ -4,7 +4,7 @@
 //! [`LeaderElectArgs`] into a clap struct and call [`LeaderElectArgs::resolve`].
 
 use crate::core::{Config, ConfigError, OnLoss};
-use crate::lock::LockKind;
+use crate::lock::check_lock_kind;
 use evenkeel_kube_values::duration;
 use std::time::Duration;
 
@@ -142,8 +142,7 @@ impl LeaderElectArgs {
                 return Err(FlagError::Flag { flag, reason });
             }
         }
-        let kind: Result<LockKind, _> = self.leader_elect_resource_lock.parse();
-        kind.map_err(|error| FlagError::Flag {
+        check_lock_kind(&self.leader_elect_resource_lock).map_err(|error| FlagError::Flag {
             flag: "resource-lock",
             reason: error.to_string(),
         })?;

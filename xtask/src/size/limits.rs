@@ -60,8 +60,9 @@ pub(super) const LIMITS: [Limit; 6] = [
         // when they are divided, deleted or handed over; installations that are broken off, forged or begun
         // twice; deaths that end and begin again, and renewals that somebody makes up; agents on full disks,
         // and agents that nobody hears; connections of many peers, proxies of the environment, and pods that
-        // are never made; the search for reporters, and client certificates that are replaced.
-        in_force: 190_200,
+        // are never made; the search for reporters, and client certificates that are replaced; what is edited
+        // of a node that is cut off, disks that pods name, and writes that take long.
+        in_force: 190_450,
         goal: 118_000,
         slack: 1_000,
     },
@@ -84,8 +85,9 @@ pub(super) const LIMITS: [Limit; 6] = [
         // run as a reader would; installations that are broken off, forged or begun twice; weeks, losses and
         // outages in virtual time, and what one hostile member does to a carrier; large zones in the table of
         // numbers, listings on real sockets, and who keeps connections open; rankings that die from the top,
-        // zones that come back from the dark, and certificates that change.
-        in_force: 154_850,
+        // zones that come back from the dark, and certificates that change; slots and ranks that come back,
+        // and commands that do not die.
+        in_force: 155_300,
         goal: 96_000,
         slack: 1_000,
     },

@@ -1,17 +1,6 @@
 //! The values of `--leader-elect-resource-lock`.
 
-use std::fmt;
-use std::str::FromStr;
-
-/// Kind of lock object that a component elects over, by its name in the stock flags.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum LockKind {
-    /// `leases`, the only kind that Kubernetes still has.
-    #[default]
-    Leases,
-}
-
-/// Returned for a kind of lock that cannot be used, in client-go's words.
+/// Why an object of a kind cannot be elected over, in client-go's words.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LockKindError {
     /// The kind was removed from Kubernetes. Move with a [`MultiLock`](super::MultiLock), or stop all
@@ -31,25 +20,14 @@ fn migrate(kind: &str) -> &'static str {
     }
 }
 
-impl FromStr for LockKind {
-    type Err = LockKindError;
-
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        match text {
-            "leases" => Ok(Self::Leases),
-            "endpoints" | "configmaps" | "endpointsleases" | "configmapsleases" => {
-                Err(LockKindError::Removed(text.to_owned()))
-            }
-            _ => Err(LockKindError::Unknown(text.to_owned())),
+/// Refuses every kind but `leases`, the only one that Kubernetes still has.
+pub fn check_lock_kind(kind: &str) -> Result<(), LockKindError> {
+    match kind {
+        "leases" => Ok(()),
+        "endpoints" | "configmaps" | "endpointsleases" | "configmapsleases" => {
+            Err(LockKindError::Removed(kind.to_owned()))
         }
-    }
-}
-
-impl fmt::Display for LockKind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Leases => f.write_str("leases"),
-        }
+        _ => Err(LockKindError::Unknown(kind.to_owned())),
     }
 }
 
@@ -60,8 +38,7 @@ mod tests {
 
     #[test]
     fn leases_are_what_is_left() {
-        assert_eq!("leases".parse(), Ok(LockKind::Leases));
-        assert_eq!(LockKind::default().to_string(), "leases");
+        assert_eq!(check_lock_kind("leases"), Ok(()));
     }
 
     #[rstest]
@@ -73,6 +50,6 @@ mod tests {
     #[case("etcd", "Invalid lock-type etcd")]
     #[case("", "Invalid lock-type ")]
     fn others_are_refused_in_upstreams_words(#[case] kind: &str, #[case] text: &str) {
-        assert_eq!(kind.parse::<LockKind>().unwrap_err().to_string(), text);
+        assert_eq!(check_lock_kind(kind).unwrap_err().to_string(), text);
     }
 }

@@ -48,7 +48,7 @@ mod refusal;
 mod target;
 
 pub use annotation::{AnnotationLock, LEADER_ANNOTATION};
-pub use kind::{LockKind, LockKindError};
+pub use kind::{LockKindError, check_lock_kind};
 pub use lease::LeaseLock;
 pub use memory::{Announcement, Call, Fault, MemoryLock, Op, Outcome, Rule, Write};
 pub use multi::{MultiLock, UNKNOWN_LEADER};

@@ -107,8 +107,8 @@ impl Planner {
     }
 
     /// A member that is listed stays where it is published until its incident is closed, whatever becomes of
-    /// its labels and its AgentStatus. Its neighbours alone can say that it lives, and nobody is asked about a
-    /// node that is in no roster.
+    /// its labels and its AgentStatus. Its neighbours alone can say that it lives, and nobody is asked about
+    /// a node that is in no roster.
     fn keep_listed(&self, cluster: &Cluster, zones: &mut BTreeMap<String, Candidates>) {
         let mut homes: BTreeMap<&str, (&str, &RosterMember)> = BTreeMap::new();
         for facts in cluster.cells.values() {

@@ -382,11 +382,7 @@ impl Controller {
         let Some(planner) = self.planner.as_mut().filter(|_| leads) else {
             return 0;
         };
-        let decisions = self.world.decisions();
-        let dead = decisions.nodes.values();
-        let dead = dead.filter(|judged| matches!(judged.decision.state(), NodeState::Dead(_)));
-        self.executor
-            .take_dead(dead.map(|judged| judged.uid.clone()).collect());
+        self.executor.take_dead(self.world.decisions());
         let plan = planner.tick(self.world.cluster(), self.world.decisions(), now);
         for measure in &plan.measures {
             self.metrics.measured(*measure);

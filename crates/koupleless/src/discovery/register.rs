@@ -60,8 +60,8 @@ impl Registrar {
         }
     }
 
-    /// Begins the writes that are due. Of one that is under way still, because the API server does not answer,
-    /// there is no second.
+    /// Begins the writes that are due. Of one that is under way still, because the API server does not
+    /// answer, there is no second.
     pub(super) fn reconcile(&mut self) {
         self.under_way.retain(|_, write| !write.is_finished());
         let wanted = self.wanted();

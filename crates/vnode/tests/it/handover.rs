@@ -59,8 +59,8 @@ async fn is_served(pods: &Api<Pod>, name: &str) {
     .await;
 }
 
-/// Hazard of every outage of the API server: slots are lost and come back, and the prober, which is older than
-/// its containers, meets them anew.
+/// In every outage of the API server slots are lost and come back, and the prober, which is older than its
+/// containers, meets them anew.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_pod_whose_slot_comes_back_neither_loses_its_readiness_nor_begins_anew() {
     let cluster = sharing("handover-91").await;

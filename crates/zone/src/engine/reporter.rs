@@ -30,8 +30,8 @@ use std::collections::{BTreeMap, BTreeSet};
 const SHARE_MS: u64 = 1_000;
 /// Ballots that arrive within this time are counted together.
 const COUNT_EVERY_MS: u64 = 20;
-/// Who loses its rank keeps what it holds for this long. As links run out one after the other, in an outage of
-/// the API server, a rank goes and is back soon, and each return would begin with rounds about all suspects.
+/// Who loses its rank keeps what it holds for this long. As links run out one after the other, in an outage
+/// of the API server, a rank goes and is back soon, and each return would begin with rounds about all.
 const KEEP_WITHOUT_RANK_MS: u64 = 2_000;
 /// With more listed members than this, two rounds about most of them would be more than a report should hold.
 const CROWD: usize = 40;

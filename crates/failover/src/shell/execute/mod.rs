@@ -10,7 +10,8 @@ use crate::clock::{Clock, instant};
 use evenkeel_api::names::{self, annotations};
 use evenkeel_election as election;
 use evenkeel_failover_rules::planner::action::{Action, NodeRef};
-use evenkeel_failover_rules::world::LastSigns;
+use evenkeel_failover_rules::world::{Decisions, LastSigns};
+use evenkeel_judge::NodeState;
 use kube::Client;
 use kube::api::{DeleteParams, PatchParams, Preconditions};
 use std::collections::{BTreeMap, BTreeSet};
@@ -111,8 +112,11 @@ impl Executor {
         }
     }
 
-    /// Takes the nodes that are Dead by the latest look, by UID.
-    pub(super) fn take_dead(&self, dead: BTreeSet<String>) {
+    /// Takes the nodes that are Dead by the latest look.
+    pub(super) fn take_dead(&self, decisions: &Decisions) {
+        let nodes = decisions.nodes.values();
+        let dead = nodes.filter(|judged| matches!(judged.decision.state(), NodeState::Dead(_)));
+        let dead = dead.map(|judged| judged.uid.clone()).collect();
         *self.dead.lock().unwrap_or_else(PoisonError::into_inner) = dead;
     }
 
