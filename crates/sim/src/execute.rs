@@ -319,7 +319,8 @@ impl Sim {
         let life = self.replicas.get(replica).map_or(0, |replica| replica.life);
         let by = format!("replica-{replica}-{life}");
         let now = self.now;
-        let drawn = draw.then(|| build::drawn(&mut self.rng, now, &by));
+        let drawn_at = Self::of_wall(self.wall_of(replica));
+        let drawn = draw.then(|| build::drawn(&mut self.rng, drawn_at, &by));
         let written = build::challenge(&mut self.store, now, (zone, cell), drawn, wanted.to_vec());
         Self::settled(written)
     }

@@ -6,7 +6,7 @@ use crate::event::{Event, StockDue};
 use crate::network::Cut;
 use crate::script::{Fault, Level, Step};
 use crate::sim::Sim;
-use evenkeel_api::names::NODE_LEASE_NAMESPACE;
+use evenkeel_api::names::{NODE_LEASE_NAMESPACE, ZONE_LABELS};
 use evenkeel_failover_rules::world::Kind;
 
 /// A part of a node that a fault stops.
@@ -128,6 +128,7 @@ impl Sim {
             Fault::Leave(_) if begins => self.leave(node),
             Fault::Hostile(_, malice) => self.turn(node, begins.then_some(malice)),
             Fault::NewAddress(_) | Fault::NewKey(_) if begins => self.change_identity(node, &step.fault),
+            Fault::Relabel(_) => self.relabel(node, begins),
             _ => {
                 let Some(machine) = self.machines.get_mut(node - 1) else {
                     return;
@@ -199,6 +200,22 @@ impl Sim {
             machine.signer = signer;
         }
         self.start_agent(node);
+    }
+
+    /// Somebody labels the node for a zone without others, or for its own again.
+    fn relabel(&mut self, node: usize, begins: bool) {
+        let zone = self.machines.get(node - 1).map(|machine| machine.zone.clone());
+        let zone = zone.filter(|_| !begins).unwrap_or_else(|| "elsewhere".to_owned());
+        let key = cluster_key(&build::node_name(node));
+        // In a run of zones alone there are no Nodes.
+        let _ = self
+            .store
+            .change(self.now, Writer::Stock, Kind::Node, &key, None, |object| {
+                if let Object::Node(node) = object {
+                    let labels = node.metadata.labels.get_or_insert_default();
+                    labels.insert(ZONE_LABELS[0].to_owned(), zone);
+                }
+            });
     }
 
     /// Somebody who may write it leaves everybody out of a report.

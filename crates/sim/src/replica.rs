@@ -130,7 +130,7 @@ impl Sim {
             life: identity.clone(),
             mode: Default::default(),
         };
-        let world = World::new(config, self.wall())
+        let world = World::new(config, self.wall_of(replica))
             .verifying_with(Arc::clone(&self.verifier))
             .trusting(self.roster_keys());
         if let Some(known) = self.replicas.get_mut(replica) {
@@ -183,7 +183,7 @@ impl Sim {
     }
 
     pub(crate) fn replica_sees(&mut self, replica: usize, seen: Seen) {
-        let now = self.wall();
+        let now = self.wall_of(replica);
         let Some(known) = self.replicas.get_mut(replica) else {
             return;
         };
@@ -208,7 +208,7 @@ impl Sim {
 
     /// One look, as the shell's loop does it.
     fn replica_looks(&mut self, replica: usize, life: u64) {
-        let (now, wall) = (self.now, self.wall());
+        let (now, wall) = (self.now, self.wall_of(replica));
         let Some(process) = self.replicas.get_mut(replica).and_then(|known| known.of(life)) else {
             return;
         };
@@ -327,7 +327,7 @@ impl Sim {
     }
 
     pub(crate) fn replica_answered(&mut self, replica: usize, life: u64, reply: Reply) {
-        let (now, wall) = (self.now, self.wall());
+        let (now, wall) = (self.now, self.wall_of(replica));
         let Some(process) = self.replicas.get_mut(replica).and_then(|known| known.of(life)) else {
             return;
         };
@@ -389,13 +389,14 @@ impl Sim {
         process.is_some_and(|process| process.leads(self.now))
     }
 
-    /// The view of any replica that admission may ask.
-    pub(crate) fn any_view(&mut self) -> Option<View> {
+    /// The view of any replica that admission may ask, and the time there.
+    pub(crate) fn any_view(&mut self) -> Option<(View, Millis)> {
         let ready: Vec<usize> = (0..self.replicas.len())
             .filter(|replica| self.replicas.get(*replica).is_some_and(Replica::is_ready))
             .collect();
         let chosen = *self.rng.pick(&ready)?;
-        self.replicas.get(chosen)?.view().cloned()
+        let view = self.replicas.get(chosen)?.view()?.clone();
+        Some((view, self.wall_of(chosen)))
     }
 
     /// An instant of the wall clock as the run counts it.

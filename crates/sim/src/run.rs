@@ -121,6 +121,7 @@ fn calmer(script: &Script) -> Vec<Script> {
     with(|script| script.network.bursts = None);
     with(|script| script.network.latency = (1, 5));
     with(|script| script.drift = 0);
+    with(|script| script.replicas_apart = 0);
     with(|script| script.mixed_versions = false);
     for (index, step) in script.steps.iter().enumerate() {
         for fault in smaller(&step.fault) {

@@ -50,6 +50,8 @@ pub enum Fault {
     NewAddress(usize),
     /// The node's agent starts anew with another key.
     NewKey(usize),
+    /// The label of the node names a zone in which nobody else is.
+    Relabel(usize),
     /// The agent is down, and comes back as another life of it.
     AgentDown(usize),
     /// The same, and the next life is of another version.
@@ -137,6 +139,8 @@ pub struct Script {
     pub network: Network,
     /// By how many millionths clocks of machines run too fast or too slowly, at most.
     pub drift: u64,
+    /// By how many milliseconds the clock of the second replica of the controller is ahead of the first one's.
+    pub replicas_apart: i64,
     /// Real Ed25519 rather than the stand-in.
     pub ed25519: bool,
     /// A third of the agents are of the former version of Evenkeel, and a third of the next one, of which who
@@ -397,6 +401,7 @@ impl Fault {
             | Self::Leave(node)
             | Self::NewAddress(node)
             | Self::NewKey(node)
+            | Self::Relabel(node)
             | Self::AgentDown(node)
             | Self::AgentUpgrade(node)
             | Self::Hostile(node, _) => Some(*node),
@@ -424,6 +429,7 @@ impl fmt::Display for Fault {
             Self::Join(node) => write!(f, "node {node} joins"),
             Self::NewAddress(node) => write!(f, "node {node} moves to another address"),
             Self::NewKey(node) => write!(f, "the agent of node {node} begins anew with another key"),
+            Self::Relabel(node) => write!(f, "label node {node} for another zone"),
             Self::SplitLan(nodes) => write!(f, "split nodes {nodes:?} from the LAN"),
             Self::KubeletDown(node) => write!(f, "stop the kubelet of node {node}"),
             Self::AgentDown(node) => write!(f, "stop the agent of node {node}"),
@@ -489,6 +495,9 @@ impl fmt::Display for Script {
         write!(f, "{}", self.network)?;
         if self.drift > 0 {
             write!(f, "; clocks up to {} millionths off", self.drift)?;
+        }
+        if self.replicas_apart != 0 {
+            write!(f, "; clocks of replicas {} ms apart", self.replicas_apart)?;
         }
         if self.mixed_versions {
             write!(

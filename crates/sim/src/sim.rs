@@ -266,9 +266,10 @@ impl Sim {
         }
     }
 
-    /// The wall clock, which is the same for all controllers.
-    pub(crate) fn wall(&self) -> Millis {
-        Millis(EPOCH + self.now)
+    /// The wall clock of a replica of the controller. That of the first one is true.
+    pub(crate) fn wall_of(&self, replica: usize) -> Millis {
+        let apart = self.script.replicas_apart;
+        Millis((EPOCH + self.now).saturating_add_signed(if replica == 0 { 0 } else { apart }))
     }
 
     pub(crate) fn note(&mut self, text: impl FnOnce() -> String) {

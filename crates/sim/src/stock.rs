@@ -217,9 +217,8 @@ impl Sim {
 
     /// A write after admission. Where no replica is ready, it passes as it is.
     fn admitted(&mut self, before: &Rc<Object>, after: Object) -> Object {
-        let wall = self.wall();
         match self.any_view() {
-            Some(view) => admit(&view, wall, before, after),
+            Some((view, wall)) => admit(&view, wall, before, after),
             None => after,
         }
     }

@@ -135,6 +135,8 @@ pub struct StillDead {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Notice {
     pub about: About,
+    /// When it happened: the Event may be written later.
+    pub at: Millis,
     /// Warning rather than Normal.
     pub warning: bool,
     /// Reason, one of [`evenkeel_api::names::events`].

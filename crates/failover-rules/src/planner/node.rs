@@ -195,6 +195,7 @@ fn tell(incident: &Incident, scene: &Scene<'_>, event: &str, plan: &mut Plan) {
 fn notice(scene: &Scene<'_>, warning: bool, reason: &str, message: String, incident: &str) -> Action {
     Action::Event(Notice {
         about: About::Node(scene.node_ref()),
+        at: scene.now,
         warning,
         reason: reason.to_owned(),
         message,

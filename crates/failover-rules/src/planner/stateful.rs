@@ -23,6 +23,7 @@ pub(super) fn record(known: &mut Known, scene: &Scene<'_>, plan: &mut Plan) {
             incident.row(events::NOT_MOVED, message, scene.now);
             plan.actions.push(Action::Event(Notice {
                 about: About::Pod(pod.pod.clone()),
+                at: scene.now,
                 warning: true,
                 reason: events::NOT_MOVED.to_owned(),
                 message: missing.clone(),

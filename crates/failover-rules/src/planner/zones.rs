@@ -1,10 +1,10 @@
 //! Plans the writes of rosters and of the status of policies.
 
-use super::Planner;
 use super::action::{Action, Plan};
 use super::cells::{self, MOVES_WAIT_MS, divide};
 use super::contacts::contacts;
 use super::roster::{Acknowledged, Progress, Signs, eligible, member, next, with_own_keys};
+use super::{Known, Planner};
 use crate::world::facts::{CellFacts, Cluster, Shown};
 use evenkeel_api::crd::FailoverPolicyStatus;
 use evenkeel_api::names::{RACK_LABEL, zone_of};
@@ -67,7 +67,8 @@ impl Planner {
             }
         }
         self.sound_keys.bound(cluster.agents.len());
-        self.keep_listed(cluster, &mut zones);
+        let unseen = unseen_cells(cluster);
+        self.keep_listed(cluster, &unseen, &mut zones);
         let mut published: BTreeMap<&str, BTreeMap<u32, &CellFacts>> = BTreeMap::new();
         for facts in cluster.cells.values() {
             let of_zone = published.entry(&facts.zone).or_default();
@@ -82,7 +83,6 @@ impl Planner {
                 Candidates::default()
             });
         }
-        let unseen = unseen_cells(cluster);
         self.note_listed(cluster, &unseen, now);
         self.rosters
             .retain(|object, _| cluster.cells.contains_key(object));
@@ -108,32 +108,41 @@ impl Planner {
 
     /// A member that is listed stays where it is published until its incident is closed, whatever becomes of
     /// its labels and its AgentStatus. Its neighbours alone can say that it lives, and nobody is asked about
-    /// a node that is in no roster.
-    fn keep_listed(&self, cluster: &Cluster, zones: &mut BTreeMap<String, Candidates>) {
+    /// a node that is in no roster. Where most of its cell goes, it goes by its own labels, as they do.
+    fn keep_listed(&self, cluster: &Cluster, unseen: &Unseen<'_>, zones: &mut BTreeMap<String, Candidates>) {
+        let seen = cluster.cells.values().map(|facts| (&facts.zone, &facts.roster));
+        let gone = unseen.iter().map(|((zone, _), roster)| (zone, *roster));
         let mut homes: BTreeMap<&str, (&str, &RosterMember)> = BTreeMap::new();
-        for facts in cluster.cells.values() {
-            let candidates = zones.get(&facts.zone);
-            for member in facts
-                .roster
+        for (zone, roster) in seen.chain(gone) {
+            let candidates = zones.get(zone);
+            let has_come =
+                |member: &RosterMember| candidates.is_some_and(|all| all.racks.contains_key(&member.uid));
+            let stays = |member: &&RosterMember| has_come(member) || self.is_kept(cluster, member);
+            if 2 * roster.members.iter().filter(stays).count() <= roster.members.len() {
+                continue;
+            }
+            for member in roster
                 .members
                 .iter()
-                .filter(|member| self.is_listed(&member.uid))
+                .filter(|member| self.is_kept(cluster, member))
             {
-                let node = cluster.nodes.get(&member.name);
-                if node.is_none_or(|node| node.uid != member.uid) {
-                    continue;
-                }
                 // On its way from one zone to another it is published in both.
-                let has_come = candidates.is_some_and(|all| all.racks.contains_key(&member.uid));
-                if has_come || !homes.contains_key(member.uid.as_str()) {
-                    homes.insert(&member.uid, (&facts.zone, member));
+                if has_come(member) || !homes.contains_key(member.uid.as_str()) {
+                    homes.insert(&member.uid, (zone, member));
                 }
             }
         }
+        let mut fresh: BTreeMap<String, RosterMember> = BTreeMap::new();
         for (zone, candidates) in zones.iter_mut() {
-            let stays = |uid: &str| homes.get(uid).is_none_or(|(home, _)| home == zone);
-            candidates.members.retain(|member| stays(&member.uid));
-            candidates.racks.retain(|uid, _| stays(uid));
+            let leaves = |member: &mut RosterMember| {
+                homes
+                    .get(member.uid.as_str())
+                    .is_some_and(|(home, _)| home != zone)
+            };
+            for member in candidates.members.extract_if(.., leaves) {
+                candidates.racks.remove(&member.uid);
+                fresh.insert(member.uid.clone(), member);
+            }
         }
         for (uid, (zone, member)) in homes {
             let candidates = zones.entry(zone.to_owned()).or_default();
@@ -141,9 +150,20 @@ impl Planner {
                 let labels = cluster.nodes.get(&member.name).map(|node| &node.labels);
                 let rack = labels.and_then(|labels| labels.get(RACK_LABEL)).cloned();
                 candidates.racks.insert(uid.to_owned(), rack.unwrap_or_default());
-                candidates.members.push(member.clone());
+                let member = fresh.remove(uid).unwrap_or_else(|| member.clone());
+                candidates.members.push(member);
             }
         }
+    }
+
+    /// Whether a member is listed and cannot speak for itself. One that is Isolated renews its Lease: where
+    /// its labels say that it is, others may reach it.
+    fn is_kept(&self, cluster: &Cluster, member: &RosterMember) -> bool {
+        let node = cluster.nodes.get(&member.name);
+        let isolated = |known: &Known| matches!(known.latch, Latch::Isolated { .. });
+        node.is_some_and(|node| node.uid == member.uid)
+            && self.is_listed(&member.uid)
+            && !self.nodes.get(&member.uid).is_some_and(isolated)
     }
 
     /// Remembers since when members have been listed, and since when each cell has had, without a break, a

@@ -4,15 +4,15 @@
 use super::execute::Outcome;
 use evenkeel_failover_rules::planner::action::Action;
 use evenkeel_zone::Millis;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 
 /// Actions under way at a time. The most urgent of a plan go first; the others are part of the next plan
 /// again.
 const AT_A_TIME: usize = 48;
 /// How many of these only endpoints and evictions may use, so that writes of records never hold up pods.
 const RESERVED: usize = 16;
-/// How many only the others may use: no pod of a node is touched before its incident is written, and so the
-/// pods of one node, where writing them takes long, do not hold up the rescue of another's.
+/// How many only the others may use: no pod of a node is touched before its incident is written, and so writes
+/// of one node's pods that take long do not keep another's rescue from beginning.
 const RESERVED_FOR_RECORDS: usize = 8;
 /// Events that wait for room or for another try, and for how long: a plan asks for each once.
 const NOTICES: usize = 256;
@@ -27,8 +27,8 @@ const BACKOFF_MS: (u64, u64) = (250, 10_000);
 pub(super) struct Dispatch {
     /// By key: whether it is urgent.
     under_way: BTreeMap<String, bool>,
-    /// Events that were not made yet, and since when.
-    notices: VecDeque<(Action, Millis)>,
+    /// Events that were not made yet, by key, and since when.
+    notices: BTreeMap<String, (Action, Millis)>,
     done: BTreeMap<String, (Action, Millis)>,
     failing: BTreeMap<String, (Millis, u64)>,
 }
@@ -49,7 +49,7 @@ impl Dispatch {
         let alike = self.under_way.values().filter(|other| **other == urgent).count();
         let reserved = if urgent { RESERVED_FOR_RECORDS } else { RESERVED };
         if resting || alike + reserved >= AT_A_TIME || self.under_way.len() >= AT_A_TIME {
-            self.keep(action, now);
+            self.keep(key, action, now);
             return false;
         }
         self.under_way.insert(key, urgent);
@@ -57,21 +57,18 @@ impl Dispatch {
     }
 
     /// Keeps an Event for another try.
-    fn keep(&mut self, action: &Action, since: Millis) {
-        let is_kept = |(kept, _): &(Action, Millis)| kept.key() == action.key();
-        if !matches!(action, Action::Event(_)) || self.notices.iter().any(is_kept) {
-            return;
+    fn keep(&mut self, key: String, action: &Action, since: Millis) {
+        if matches!(action, Action::Event(_)) && self.notices.len() < NOTICES {
+            self.notices.entry(key).or_insert_with(|| (action.clone(), since));
         }
-        if self.notices.len() == NOTICES {
-            self.notices.pop_front();
-        }
-        self.notices.push_back((action.clone(), since));
     }
 
     /// Events to try now that were not made before.
     pub(super) fn notices(&mut self, now: Millis) -> Vec<Action> {
-        self.notices.retain(|(_, since)| now.since(*since) < NOTICE_MS);
-        self.notices.iter().map(|(action, _)| action.clone()).collect()
+        self.notices.retain(|_, (_, since)| now.since(*since) < NOTICE_MS);
+        let rests = |key| self.failing.get(key).is_some_and(|(until, _)| now < *until);
+        let due = self.notices.iter().filter(|(key, _)| !rests(*key));
+        due.map(|(_, (action, _))| action.clone()).collect()
     }
 
     /// The action ended.
@@ -80,7 +77,7 @@ impl Dispatch {
         self.under_way.remove(&key);
         if outcome == Some(&Outcome::Done) {
             self.failing.remove(&key);
-            self.notices.retain(|(kept, _)| kept.key() != key);
+            self.notices.remove(&key);
             self.done.insert(key, (action, now));
             return;
         }
@@ -94,8 +91,8 @@ impl Dispatch {
         } else {
             pause
         };
+        self.keep(key.clone(), &action, now);
         self.failing.insert(key, (now.plus(pause), pause));
-        self.keep(&action, now);
     }
 
     /// Nothing is under way any more, and nothing is remembered but Events that were not made: another term
@@ -219,6 +216,7 @@ mod tests {
                 name: "n".to_owned(),
                 uid: "u".to_owned(),
             }),
+            at: Millis(0),
             warning: true,
             reason: "NodeDead".to_owned(),
             message: String::new(),

@@ -485,6 +485,7 @@ impl Controller {
         };
         self.start(Action::Event(Notice {
             about: About::Pod(pod.clone()),
+            at: self.source.clock.now(),
             warning: false,
             reason: names::events::EVICTED.to_owned(),
             message: message.clone(),

@@ -116,7 +116,7 @@ async fn life_that_is_heard_during_an_eviction_ends_it() {
     cluster.eventually_state("n3", "Disconnected").await;
     drop(held);
     until("the log says why the pod stays", async || {
-        !log.with(&["not done", "evict", "node n3 is not Dead any more"])
+        !log.with(&["not done", "evict", "node n3 is not confirmed dead any more"])
             .is_empty()
     })
     .await;

@@ -16,6 +16,7 @@ pub fn calm(zones: Vec<usize>, seed: u64, network: Network) -> Script {
         edge: false,
         network,
         drift: 50,
+        replicas_apart: 0,
         ed25519: false,
         mixed_versions: false,
         steps: Vec::new(),

@@ -22,6 +22,7 @@ pub fn script(group: Group, seed: u64) -> Script {
         edge: rng.in_thousand(500),
         network: network(&mut rng),
         drift: 0,
+        replicas_apart: 0,
         ed25519: rng.in_thousand(10),
         mixed_versions: rng.in_thousand(100),
         steps: Vec::new(),

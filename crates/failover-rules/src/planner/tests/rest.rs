@@ -601,15 +601,79 @@ fn a_node_that_is_cut_off_stays_in_its_roster_whatever_is_edited(#[case] edit: f
     assert_eq!(stage.state("n3"), NodeState::Disconnected);
     edit(&mut stage);
     stage.go(200, &["n3"]);
-    let names = |stage: &Stage| {
-        let members = stage.world.cells["default"].roster.members.iter();
-        members.map(|member| member.name.clone()).collect::<Vec<_>>()
-    };
-    assert_eq!(names(&stage), ["n1", "n2", "n3"]);
+    assert_eq!(members(&stage, "default"), ["n1", "n2", "n3"]);
     assert_eq!(stage.world.challenges["default"].wanted, ["u-n3"]);
     assert!(!stage.world.cells.contains_key("pier"));
     // What was edited counts once it is back.
     stage.says.clear();
     stage.go(1_000, &[]);
-    assert_eq!(names(&stage), ["n1", "n2"]);
+    assert_eq!(members(&stage, "default"), ["n1", "n2"]);
+}
+
+fn relabel_all(stage: &mut Stage) {
+    for node in stage.world.nodes.values_mut() {
+        let label = ("topology.kubernetes.io/zone".to_owned(), "pier".to_owned());
+        node.labels.extend([label]);
+    }
+}
+
+fn members(stage: &Stage, cell: &str) -> Vec<String> {
+    let facts = stage.world.cells.get(cell);
+    let members = facts.into_iter().flat_map(|facts| &facts.roster.members);
+    members.map(|member| member.name.clone()).collect()
+}
+
+#[test]
+fn a_node_that_is_cut_off_goes_where_its_whole_cell_goes() {
+    let mut stage = Stage::with_nodes(3);
+    stage.go(10, &[]);
+    stage.says("n3", cut_off());
+    stage.go(60, &["n3"]);
+    relabel_all(&mut stage);
+    stage.go(200, &["n3"]);
+    assert_eq!(members(&stage, "pier"), ["n1", "n2", "n3"]);
+}
+
+/// All of the site is cut off; its nodes come back one by one.
+#[test]
+fn a_site_that_is_cut_off_and_relabelled_stays_together() {
+    let mut stage = Stage::with_nodes(5);
+    stage.go(10, &[]);
+    let all = ["n1", "n2", "n3", "n4", "n5"];
+    for name in all {
+        stage.says(name, cut_off());
+    }
+    stage.go(60, &all);
+    relabel_all(&mut stage);
+    stage.go(200, &all);
+    assert_eq!(members(&stage, "default"), all);
+    stage.go(300, &all[1..]);
+    assert_eq!(members(&stage, "default"), all[1..]);
+    // Most are back.
+    stage.go(400, &all[3..]);
+    assert_eq!(members(&stage, "pier"), all);
+}
+
+/// It reaches the API server, and others may reach it where it is now.
+#[test]
+fn an_isolated_node_goes_where_its_labels_say() {
+    let mut stage = isolate(Stage::with_nodes(3));
+    relabel(&mut stage);
+    stage.go(100, &[]);
+    assert_eq!(members(&stage, "default"), ["n1", "n2"]);
+    assert_eq!(members(&stage, "pier"), ["n3"]);
+}
+
+#[test]
+fn who_is_cut_off_is_in_the_roster_that_replaces_a_deleted_one() {
+    let mut stage = Stage::with_nodes(3);
+    stage.go(10, &[]);
+    stage.says("n3", cut_off());
+    stage.go(60, &["n3"]);
+    let gone = stage.world.cells.remove("default").expect("it was published");
+    let cell = ("default".to_owned(), 0);
+    stage.world.last_rosters.insert(cell, gone.roster);
+    stage.world.agents.remove("n3");
+    stage.go(100, &["n3"]);
+    assert_eq!(members(&stage, "default"), ["n1", "n2", "n3"]);
 }

@@ -8,10 +8,11 @@ use super::RosterSigning;
 use super::metrics::Metrics;
 use crate::clock::{Clock, instant};
 use evenkeel_api::names::{self, annotations};
+use evenkeel_api::policy::ModePolicy;
 use evenkeel_election as election;
 use evenkeel_failover_rules::planner::action::{Action, NodeRef};
-use evenkeel_failover_rules::world::{Decisions, LastSigns};
-use evenkeel_judge::NodeState;
+use evenkeel_failover_rules::world::{Decisions, Judged, LastSigns};
+use evenkeel_judge::{Dead, NodeState};
 use kube::Client;
 use kube::api::{DeleteParams, PatchParams, Preconditions};
 use std::collections::{BTreeMap, BTreeSet};
@@ -83,7 +84,7 @@ pub(super) struct Executor {
     gate: Gate,
     metrics: Metrics,
     reads: Reads,
-    /// UIDs of the nodes that are Dead by the latest look. What was planned before it asks again.
+    /// UIDs of the nodes that the latest look allows to act against. What was planned before it asks again.
     dead: Arc<SyncMutex<BTreeSet<String>>>,
     issuer: Issuer,
 }
@@ -112,10 +113,17 @@ impl Executor {
         }
     }
 
-    /// Takes the nodes that are Dead by the latest look.
+    /// Takes the nodes whose death is confirmed by the latest look, and whose policies let us act.
     pub(super) fn take_dead(&self, decisions: &Decisions) {
         let nodes = decisions.nodes.values();
-        let dead = nodes.filter(|judged| matches!(judged.decision.state(), NodeState::Dead(_)));
+        let dead = nodes.filter(
+            |Judged {
+                 decision, settings, ..
+             }| {
+                let confirmed = decision.state() == NodeState::Dead(Dead::Confirmed);
+                confirmed && decision.may_harm() && settings.mode == ModePolicy::Act
+            },
+        );
         let dead = dead.map(|judged| judged.uid.clone()).collect();
         *self.dead.lock().unwrap_or_else(PoisonError::into_inner) = dead;
     }
@@ -170,10 +178,13 @@ impl Executor {
                 node,
                 version,
                 message,
-            } => match self.still_silent(node, signs).await? {
-                Ok(_) => self.mark_node_unknown(node, version, message).await,
-                Err(refused) => Ok(refused),
-            },
+            } => {
+                let silent = self.still_silent(node, signs).await?;
+                match silent.err().or_else(|| self.refuse_unless_dead(node)) {
+                    Some(refused) => Ok(refused),
+                    None => self.mark_node_unknown(node, version, message).await,
+                }
+            }
             Action::MarkPodNotReady {
                 pod,
                 version,
@@ -246,10 +257,16 @@ impl Executor {
         }
     }
 
-    /// Its neighbours may have vouched for the node while the API server took its time.
+    /// Its neighbours may have vouched for the node, or somebody has paused everything, while the API server
+    /// took its time.
     fn refuse_unless_dead(&self, node: &NodeRef) -> Option<Outcome> {
         let dead = self.dead.lock().unwrap_or_else(PoisonError::into_inner);
-        let why = || Outcome::Refused(format!("node {} is not Dead any more", node.name));
+        let why = || {
+            let name = &node.name;
+            Outcome::Refused(format!(
+                "node {name} is not confirmed dead any more, or nothing may be done"
+            ))
+        };
         self.refuse().or_else(|| (!dead.contains(&node.uid)).then(why))
     }
 

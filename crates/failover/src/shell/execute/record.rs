@@ -1,20 +1,19 @@
 //! Writes to our own objects, and Events.
 
 use super::{ActionError, Executor, Outcome, Result, only, params, settled};
-use crate::clock::wall;
 use evenkeel_api::crd::{
     AgentStatus, FailoverPolicy, FailoverPolicyStatus, NodeIncident, ZoneChallenge, ZoneChallengeSpec,
     ZoneHealth, ZoneHealthSpec,
 };
 use evenkeel_api::zone::{IssuedChallenge, RosterSpec};
 use evenkeel_failover_rules::planner::action::{About, Notice};
-use evenkeel_failover_rules::planner::incident::Incident;
+use evenkeel_failover_rules::planner::incident::{Incident, time};
 use evenkeel_zone::keys::Signer;
 use evenkeel_zone::roster::{CellRef, Roster, cell_object_name, publish};
 use evenkeel_zone::wire::Challenge;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Event, EventSource, ObjectReference};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Api;
 use kube::api::{DeleteParams, Patch, PostParams};
 use serde::Serialize;
@@ -225,7 +224,7 @@ impl Executor {
         let uid = about.uid.clone().unwrap_or_default();
         let stem: String = name.chars().take(200).collect();
         let hash = fnv1a(&[&uid, &notice.reason, &notice.incident, &notice.message]);
-        let now = Some(Time(wall()));
+        let at = Some(time(notice.at));
         let event = Event {
             metadata: ObjectMeta {
                 name: Some(format!("{}.{hash:016x}", stem.trim_end_matches(['.', '-']))),
@@ -238,8 +237,8 @@ impl Executor {
             message: Some(notice.message.chars().take(1024).collect()),
             type_: Some(if notice.warning { "Warning" } else { "Normal" }.to_owned()),
             count: Some(1),
-            first_timestamp: now.clone(),
-            last_timestamp: now,
+            first_timestamp: at.clone(),
+            last_timestamp: at,
             source: Some(EventSource {
                 component: Some(COMPONENT.to_owned()),
                 host: None,
