@@ -139,7 +139,7 @@ pub struct Script {
     pub network: Network,
     /// By how many millionths clocks of machines run too fast or too slowly, at most.
     pub drift: u64,
-    /// By how many milliseconds the clock of the second replica of the controller is ahead of the first one's.
+    /// By how many milliseconds the clock of the second replica of the controller is ahead.
     pub replicas_apart: i64,
     /// Real Ed25519 rather than the stand-in.
     pub ed25519: bool,

@@ -11,8 +11,8 @@ use std::collections::BTreeMap;
 const AT_A_TIME: usize = 48;
 /// How many of these only endpoints and evictions may use, so that writes of records never hold up pods.
 const RESERVED: usize = 16;
-/// How many only the others may use: no pod of a node is touched before its incident is written, and so writes
-/// of one node's pods that take long do not keep another's rescue from beginning.
+/// How many only the others may use: no pod of a node is touched before its incident is written, and so
+/// writes of one node's pods that take long do not keep another's rescue from beginning.
 const RESERVED_FOR_RECORDS: usize = 8;
 /// Events that wait for room or for another try, and for how long: a plan asks for each once.
 const NOTICES: usize = 256;
