@@ -168,7 +168,7 @@ pub enum Level {
 pub enum Group {
     /// A node loses power, nothing else: the plain case.
     PowerOff,
-    /// A node is cut off from the cloud, nothing else.
+    /// A node is cut off from the cloud, nothing else but an edit of its label.
     CutOff,
     /// 1: one node of three to seven dies, a second one while the first stays dead, or two at once.
     Kills,

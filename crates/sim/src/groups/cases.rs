@@ -127,14 +127,12 @@ pub(super) fn rosters(script: &mut Script, rng: &mut Rng) {
         _ => {
             let other = 1 + cut % script.nodes();
             script.add(at, lasts, Fault::CutCloud(cut));
-            let (lasts, fault) = match rng.below(4) {
-                0 => (SECOND, Fault::NewKey(other)),
-                1 => (SECOND, Fault::NewAddress(other)),
-                2 => (SECOND, Fault::NewAddress(cut)),
-                // Somebody corrects it before the node is back.
-                _ => (at + lasts - change - 10 * SECOND, Fault::Relabel(cut)),
+            let fault = match rng.below(3) {
+                0 => Fault::NewKey(other),
+                1 => Fault::NewAddress(other),
+                _ => Fault::NewAddress(cut),
             };
-            script.add(change, lasts, fault);
+            script.add(change, SECOND, fault);
         }
     }
 }

@@ -108,7 +108,13 @@ fn power_off(script: &mut Script, rng: &mut Rng) {
 fn cut_off(script: &mut Script, rng: &mut Rng) {
     let node = script.any_node(rng);
     let lasts = rng.between(5, 450) * SECOND;
-    script.add(soon(rng), lasts, Fault::CutCloud(node));
+    let at = soon(rng);
+    script.add(at, lasts, Fault::CutCloud(node));
+    // While it is cut off, somebody edits its label, and corrects that.
+    let edit = 40 * SECOND;
+    if lasts > 2 * edit && rng.in_thousand(300) {
+        script.add(at + edit, lasts - edit - 5 * SECOND, Fault::Relabel(node));
+    }
 }
 
 /// All agents, or all our parts, go down for good, either in calm or in mid-cut; then the node loses power.
