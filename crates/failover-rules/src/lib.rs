@@ -8,6 +8,7 @@
 //! |---|---|
 //! | [`world`] | one cache and one book of verdicts per process, and the judge over them |
 //! | [`planner`] | leader only: from decisions to actions |
+//! | [`dispatch`] | leader only: which actions may begin |
 //! | [`admission`] | every replica: what becomes of a write, a projection of the decisions |
 //!
 //! The decision table itself is in the crate `judge`. This crate is compiled apart from the process, because
@@ -18,5 +19,6 @@
 )]
 
 pub mod admission;
+pub mod dispatch;
 pub mod planner;
 pub mod world;

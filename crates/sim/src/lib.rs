@@ -13,7 +13,7 @@
 //! | `machine`, `agent`, `kubelet` | a node |
 //! | [`malice`], `hostile` | a member that breaks the rules |
 //! | `cells` | the cells of zones, as a run begins with them |
-//! | `replica`, `dispatch`, `execute` | the controller |
+//! | `replica`, `execute` | the controller |
 //! | `stock` | the stock controllers |
 //! | [`api`], `serve`, `watch`, `delivery` | the API server |
 //! | [`promise`], [`ledger`], `found` | what is promised, what happened, and which promise was broken |
@@ -41,7 +41,6 @@ mod carrying;
 mod cells;
 mod clock;
 mod delivery;
-mod dispatch;
 mod event;
 mod execute;
 mod faults;

@@ -2,12 +2,12 @@
 
 use crate::api::objects::EPOCH;
 use crate::candidate::Candidate;
-use crate::dispatch::Dispatch;
 use crate::event::{Act, Acted, Call, Phase, ReplicaDue, Reply, Source};
 use crate::sim::Sim;
 use crate::watch::Client;
 use evenkeel_api::names::CONTROLLER_LEASE;
 use evenkeel_failover_rules::admission::View;
+use evenkeel_failover_rules::dispatch::{Dispatch, Ended};
 use evenkeel_failover_rules::planner::Planner;
 use evenkeel_failover_rules::planner::action::Action;
 use evenkeel_failover_rules::world::services::Services;
@@ -276,11 +276,11 @@ impl Sim {
             return;
         };
         let plan = planner.tick(process.world.cluster(), process.world.decisions(), wall);
-        process.dispatch.prune(now);
+        process.dispatch.prune(Millis(now));
         let mut begun = Vec::new();
         for action in plan.actions {
             // Events are for people.
-            if !matches!(action, Action::Event(_)) && process.dispatch.admit(&action, now) {
+            if !matches!(action, Action::Event(_)) && process.dispatch.admit(&action, Millis(now)) {
                 let signs = depends_on(&action)
                     .map(|node| process.world.last_signs(node))
                     .unwrap_or_default();
@@ -360,7 +360,14 @@ impl Sim {
                     Acted::Next(phase) if leads => {
                         return self.request(Source::Replica(replica, life), Call::Act(Act { phase, ..act }));
                     }
-                    acted => process.dispatch.ended(*act.action, Some(&acted), now),
+                    acted => {
+                        let ended = match acted {
+                            Acted::Done => Ended::Done,
+                            Acted::Stale => Ended::Stale,
+                            Acted::Next(_) | Acted::Refused => Ended::Failed,
+                        };
+                        process.dispatch.ended(*act.action, ended, Millis(now));
+                    }
                 }
                 self.gather(replica, life);
             }
@@ -371,7 +378,7 @@ impl Sim {
                     process.world.audited(wall, kind, None);
                 }
                 Call::Act(act) => {
-                    process.dispatch.ended(*act.action, None, now);
+                    process.dispatch.ended(*act.action, Ended::Failed, Millis(now));
                     self.gather(replica, life);
                 }
                 _ => {}

@@ -2,8 +2,7 @@
 //! for.
 
 use super::Settings;
-use super::dispatch::Dispatch;
-use super::execute::{ActionError, Executor, Gate, Issuer, Outcome, depends_on, kind};
+use super::execute::{ActionError, Executor, Gate, Issuer, Outcome, counts_as, depends_on, kind};
 use super::metrics::Metrics;
 use super::presence::Present;
 use super::reads::{services, versions};
@@ -14,6 +13,7 @@ use evenkeel_api::crd::ZoneReport;
 use evenkeel_api::names;
 use evenkeel_election::{self as election, State};
 use evenkeel_failover_rules::admission::View;
+use evenkeel_failover_rules::dispatch::Dispatch;
 use evenkeel_failover_rules::planner::Planner;
 use evenkeel_failover_rules::planner::action::{About, Action, Notice};
 use evenkeel_failover_rules::world::services::Services;
@@ -462,7 +462,7 @@ impl Controller {
                         tracing::warn!(action = what, key, %error, cause, "not done, trying again");
                     }
                 }
-                self.dispatch.ended(*action, outcome.ok().as_ref(), now);
+                self.dispatch.ended(*action, counts_as(&outcome), now);
             }
             Ok(Ended::Services(read)) => {
                 self.services_read(read, now);

@@ -5,7 +5,6 @@
 //! takes over has seen the Leases all along, and adopts latches and timers from the NodeIncidents.
 
 mod args;
-mod dispatch;
 mod execute;
 mod lead;
 mod metrics;

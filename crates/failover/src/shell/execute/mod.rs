@@ -10,6 +10,7 @@ use crate::clock::{Clock, instant};
 use evenkeel_api::names::{self, annotations};
 use evenkeel_api::policy::ModePolicy;
 use evenkeel_election as election;
+use evenkeel_failover_rules::dispatch::Ended;
 use evenkeel_failover_rules::planner::action::{Action, NodeRef};
 use evenkeel_failover_rules::world::{Decisions, Judged, LastSigns};
 use evenkeel_judge::{Dead, NodeState};
@@ -273,6 +274,15 @@ impl Executor {
     /// A leader that lost its Lease writes nothing more (S3). Asked again before each write.
     fn refuse(&self) -> Option<Outcome> {
         (!self.gate.is_open()).then(|| Outcome::Refused("this replica does not lead any more".to_owned()))
+    }
+}
+
+/// What the dispatcher takes an outcome for.
+pub(super) fn counts_as(outcome: &Result<Outcome>) -> Ended {
+    match outcome {
+        Ok(Outcome::Done) => Ended::Done,
+        Ok(Outcome::Stale) => Ended::Stale,
+        Ok(Outcome::Refused(_)) | Err(_) => Ended::Failed,
     }
 }
 

@@ -1,8 +1,7 @@
 //! Keeps the actions of level-triggered plans from being carried out twice at a time, too often, or all at
 //! once.
 
-use super::execute::Outcome;
-use evenkeel_failover_rules::planner::action::Action;
+use crate::planner::action::Action;
 use evenkeel_zone::Millis;
 use std::collections::BTreeMap;
 
@@ -22,9 +21,20 @@ const ECHO_MS: u64 = 3_000;
 /// First and longest pause after a failure.
 const BACKOFF_MS: (u64, u64) = (250, 10_000);
 
+/// How an action ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ended {
+    /// Done, or there was nothing left to do.
+    Done,
+    /// The object has changed; the next look decides again.
+    Stale,
+    /// It failed, or was refused.
+    Failed,
+}
+
 /// Bookkeeping of actions by key.
 #[derive(Debug, Default)]
-pub(super) struct Dispatch {
+pub struct Dispatch {
     /// By key: whether it is urgent.
     under_way: BTreeMap<String, bool>,
     /// Events that were not made yet, by key, and since when.
@@ -35,7 +45,7 @@ pub(super) struct Dispatch {
 
 impl Dispatch {
     /// Whether the action may be started at `now`; if so it counts as under way.
-    pub(super) fn admit(&mut self, action: &Action, now: Millis) -> bool {
+    pub fn admit(&mut self, action: &Action, now: Millis) -> bool {
         let key = action.key();
         let echo = self
             .done
@@ -64,7 +74,7 @@ impl Dispatch {
     }
 
     /// Events to try now that were not made before.
-    pub(super) fn notices(&mut self, now: Millis) -> Vec<Action> {
+    pub fn notices(&mut self, now: Millis) -> Vec<Action> {
         self.notices.retain(|_, (_, since)| now.since(*since) < NOTICE_MS);
         let rests = |key| self.failing.get(key).is_some_and(|(until, _)| now < *until);
         let due = self.notices.iter().filter(|(key, _)| !rests(*key));
@@ -72,10 +82,10 @@ impl Dispatch {
     }
 
     /// The action ended.
-    pub(super) fn ended(&mut self, action: Action, outcome: Option<&Outcome>, now: Millis) {
+    pub fn ended(&mut self, action: Action, ended: Ended, now: Millis) {
         let key = action.key();
         self.under_way.remove(&key);
-        if outcome == Some(&Outcome::Done) {
+        if ended == Ended::Done {
             self.failing.remove(&key);
             self.notices.remove(&key);
             self.done.insert(key, (action, now));
@@ -86,7 +96,7 @@ impl Dispatch {
             .get(&key)
             .map_or(BACKOFF_MS.0, |(_, pause)| (pause * 2).min(BACKOFF_MS.1));
         // A conflict is no failure: the next look decides on the newer object.
-        let pause = if outcome == Some(&Outcome::Stale) {
+        let pause = if ended == Ended::Stale {
             BACKOFF_MS.0
         } else {
             pause
@@ -97,7 +107,7 @@ impl Dispatch {
 
     /// Nothing is under way any more, and nothing is remembered but Events that were not made: another term
     /// begins.
-    pub(super) fn reset(&mut self) {
+    pub fn reset(&mut self) {
         let notices = std::mem::take(&mut self.notices);
         *self = Self {
             notices,
@@ -106,13 +116,13 @@ impl Dispatch {
     }
 
     /// Forgets what has no effect any more.
-    pub(super) fn prune(&mut self, now: Millis) {
+    pub fn prune(&mut self, now: Millis) {
         self.done.retain(|_, (_, at)| now.since(*at) < ECHO_MS);
         self.failing
             .retain(|_, (until, pause)| now.since(*until) < 2 * *pause);
     }
 
-    pub(super) fn under_way(&self) -> usize {
+    pub fn under_way(&self) -> usize {
         self.under_way.len()
     }
 }
@@ -130,7 +140,7 @@ fn same(done: &Action, wanted: &Action) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use evenkeel_failover_rules::planner::action::{About, NodeRef, Notice};
+    use crate::planner::action::{About, NodeRef, Notice};
 
     fn mirror(number: usize, healthy: bool) -> Action {
         let node = NodeRef {
@@ -152,13 +162,13 @@ mod tests {
     fn what_was_done_is_not_done_again_until_the_watch_had_time() {
         let mut dispatch = Dispatch::default();
         assert!(dispatch.admit(&mirror(1, true), Millis(0)));
-        dispatch.ended(mirror(1, true), Some(&Outcome::Done), Millis(10));
+        dispatch.ended(mirror(1, true), Ended::Done, Millis(10));
         assert!(!dispatch.admit(&mirror(1, true), Millis(3009)));
         assert!(
             dispatch.admit(&mirror(1, false), Millis(100)),
             "something else is"
         );
-        dispatch.ended(mirror(1, false), Some(&Outcome::Done), Millis(200));
+        dispatch.ended(mirror(1, false), Ended::Done, Millis(200));
         assert!(dispatch.admit(&mirror(1, false), Millis(3200)));
     }
 
@@ -168,7 +178,7 @@ mod tests {
         let mut now = Millis(0);
         for pause in [250, 500, 1000, 2000, 4000, 8000, 10_000, 10_000] {
             assert!(dispatch.admit(&mirror(1, true), now));
-            dispatch.ended(mirror(1, true), None, now);
+            dispatch.ended(mirror(1, true), Ended::Failed, now);
             dispatch.prune(now);
             assert!(!dispatch.admit(&mirror(1, true), now.plus(pause - 1)));
             now = now.plus(pause);
@@ -226,16 +236,16 @@ mod tests {
             assert!(dispatch.admit(&mirror(number, true), Millis(0)));
         }
         assert!(!dispatch.admit(&event, Millis(0)));
-        dispatch.ended(mirror(1, true), Some(&Outcome::Done), Millis(10));
+        dispatch.ended(mirror(1, true), Ended::Done, Millis(10));
         assert_eq!(dispatch.notices(Millis(20)), std::slice::from_ref(&event));
         assert!(dispatch.admit(&event, Millis(20)));
-        dispatch.ended(event.clone(), None, Millis(30));
+        dispatch.ended(event.clone(), Ended::Failed, Millis(30));
         dispatch.reset();
         assert_eq!(dispatch.notices(Millis(40)), std::slice::from_ref(&event));
         assert!(dispatch.admit(&event, Millis(40)));
-        dispatch.ended(event.clone(), Some(&Outcome::Done), Millis(50));
+        dispatch.ended(event.clone(), Ended::Done, Millis(50));
         assert!(dispatch.notices(Millis(60)).is_empty());
-        dispatch.ended(event, None, Millis(70));
+        dispatch.ended(event, Ended::Failed, Millis(70));
         assert!(
             dispatch.notices(Millis(70 + NOTICE_MS)).is_empty(),
             "some day it is no news"
