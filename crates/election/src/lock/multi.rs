@@ -18,7 +18,7 @@ pub const UNKNOWN_LEADER: &str = "leaderelection.k8s.io/unknown";
 /// It reads, creates and updates in the order of client-go's MultiLock, which was removed there together with
 /// the last annotation lock. It differs where that one can let two candidates lead:
 /// * `create` accepts an existing primary only if it names this candidate, not if somebody else has created
-///   it meanwhile;
+///   it meanwhile; it renews it, and keeps its number of transitions, so that no token is given twice;
 /// * `update` does not overwrite a secondary that somebody else has written since it was read.
 ///
 /// In both cases the result is [`LockError::Conflict`]. A write that fails between the two locks leaves them
@@ -71,10 +71,13 @@ impl MultiLock {
         Ok(Some(both(primary, &secondary)))
     }
 
-    async fn make(self, record: Record) -> Result<Observation, LockError> {
+    async fn make(self, mut record: Record) -> Result<Observation, LockError> {
         let primary = match self.primary.create(record.clone()).await {
             Err(LockError::Conflict) => match self.primary.get().await? {
-                Some(found) if found.record.holder == *self.identity => found,
+                Some(found) if found.record.holder == *self.identity => {
+                    record.transitions = record.transitions.max(found.record.transitions);
+                    self.primary.update(record.clone(), found.version).await?
+                }
                 _ => return Err(LockError::Conflict),
             },
             made => made?,

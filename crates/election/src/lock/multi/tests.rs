@@ -123,12 +123,24 @@ async fn the_primary_is_made_first() {
 #[tokio::test]
 async fn a_primary_of_ours_is_completed() {
     let (primary, secondary, multi) = locks();
-    primary.put(held_by("me"));
+    primary.put(Record {
+        transitions: 7,
+        ..held_by("me")
+    });
     assert_eq!(multi.get().await, Ok(None));
-    let made = multi.create(held_by("me")).await.unwrap();
-    assert_eq!(holder(&secondary).as_deref(), Some("me"));
+    let wanted = Record {
+        lease_duration_seconds: 16,
+        ..held_by("me")
+    };
+    let made = multi.create(wanted).await.unwrap();
+    assert_eq!(made.record.transitions, 7, "a token never goes back");
+    for lock in [&primary, &secondary] {
+        let record = lock.peek().unwrap().record;
+        assert_eq!((&*record.holder, record.transitions), ("me", 7));
+        assert_eq!(record.lease_duration_seconds, 16, "both are renewed");
+    }
     let renewed = multi.update(held_by("me"), made.version).await.unwrap();
-    assert_eq!(renewed.version, r#"["2","2"]"#);
+    assert_eq!(renewed.version, r#"["3","2"]"#);
 }
 
 // client-go goes on here, and both lead.
