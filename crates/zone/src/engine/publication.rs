@@ -325,7 +325,9 @@ impl Publication {
         }
         let patience = STEP_MS * (reporter.rank().unwrap_or_default() as u64).max(1);
         let mut overdue = false;
-        for (id, held) in reporter.held().filter(|(_, held)| held.kind != VerdictKind::None) {
+        // One of two that is a vote short is the controller's evidence, though it is no verdict.
+        let counts = |held: &Held| held.kind != VerdictKind::None || held.evidence.is_some();
+        for (id, held) in reporter.held().filter(|(_, held)| counts(held)) {
             let at = self.late_at(cx, id, held).plus(patience);
             overdue |= cx.now() >= at;
             if cx.now() < at {

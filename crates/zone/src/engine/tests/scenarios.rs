@@ -397,9 +397,13 @@ fn three_of_five_dead_is_no_verdict_and_no_sign_of_life() {
     );
 }
 
-#[test]
-fn of_two_one_convicts_nobody_and_says_so() {
+/// Whoever of them holds the Lease, which lasts for long.
+#[rstest]
+fn of_two_one_convicts_nobody_and_says_so(#[values(true, false)] holder_dies: bool) {
     let mut net = Net::settled(2, 18);
+    if holder_dies {
+        net.freeze_lease();
+    }
     net.kill(2);
     net.until("one vote short", 12_000, |net| {
         matches!(net.verdict(2), Verdict::OneShort(_))
