@@ -14,7 +14,6 @@ pub(super) fn random(script: &mut Script, rng: &mut Rng) {
     script.zones = vec![usize::try_from(rng.between(2, most)).unwrap_or(5)];
     script.network = network(rng);
     script.drift = *rng.pick(&[0, 50, 200]).unwrap_or(&0);
-    script.replicas_apart = *rng.pick(&[0, 0, -20_000, 20_000]).unwrap_or(&0);
     // All begin within the first half of 3 minutes, so that most of them overlap.
     for _ in 0..rng.between(2, 5) {
         let fault = fault(script, rng);
@@ -28,6 +27,7 @@ pub(super) fn random(script: &mut Script, rng: &mut Rng) {
         script.add(at, lasts, fault);
     }
     overlap(script, rng);
+    script.replicas_apart = *rng.pick(&[0, 0, -20_000, 20_000]).unwrap_or(&0);
     let faults = script.last_fault_ends() - WARM_UP;
     script.rest = script.rest.max((180 * SECOND).saturating_sub(faults));
 }
