@@ -834,7 +834,6 @@ fn adopted(requested: u64, received: u64) -> DeadLatch {
         requested: at(requested),
         renewal: None,
         received: at(received),
-        adopted: true,
         own: None,
         confirmed: None,
         slow: None,

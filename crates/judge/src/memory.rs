@@ -97,10 +97,8 @@ pub struct DeadLatch {
     pub requested: Millis,
     /// The renewal after which the node was found dead; `None` where a former version recorded the death.
     pub renewal: Option<Renewal>,
-    /// When the first round was received.
+    /// When the first round was received, by this process or by another leader, whose clock is not ours.
     pub received: Millis,
-    /// It was received by another leader, whose clock is not ours.
-    pub adopted: bool,
     /// When this process received a round first. A clock of the other leader that is behind ours by more than
     /// the node was silent before would else keep the death from ever being confirmed.
     pub own: Option<Millis>,
@@ -114,9 +112,9 @@ impl DeadLatch {
     /// When first rounds were received, and from when on a challenge confirms each: one by our clock, one by
     /// another leader's.
     pub fn first_rounds(&self) -> impl Iterator<Item = (Millis, Millis)> {
-        let theirs = self.received.plus(CONFIRMED_AFTER_ADOPTED_MS);
-        let theirs = self.adopted.then_some((self.received, theirs));
         let own = self.own.map(|own| (own, own.plus(CONFIRMED_AFTER_MS)));
+        let theirs = Some(self.received).filter(|_| self.own != Some(self.received));
+        let theirs = theirs.map(|first| (first, first.plus(CONFIRMED_AFTER_ADOPTED_MS)));
         own.into_iter().chain(theirs)
     }
 }

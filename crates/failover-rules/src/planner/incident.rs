@@ -172,7 +172,6 @@ fn read_latch(status: &NodeIncidentStatus, now: Millis) -> Latch {
         requested: first,
         renewal: record.last_renewal.parse().ok().map(Renewal),
         received: first,
-        adopted: true,
         own: None,
         confirmed: read_instant(record.confirmed_at.as_ref(), now),
         slow: Slow::parse(&record.stock_pace),

@@ -117,20 +117,25 @@ impl Planner {
             let candidates = zones.get(zone);
             let has_come =
                 |member: &RosterMember| candidates.is_some_and(|all| all.racks.contains_key(&member.uid));
-            let stays = |member: &&RosterMember| has_come(member) || self.is_kept(cluster, member);
-            if 2 * roster.members.iter().filter(stays).count() <= roster.members.len() {
+            let members = || roster.members.iter();
+            let kept: Vec<_> = members().filter(|member| self.is_kept(cluster, member)).collect();
+            if kept.is_empty() {
                 continue;
             }
-            for member in roster
-                .members
-                .iter()
-                .filter(|member| self.is_kept(cluster, member))
-            {
+            let come = members().filter(|member| has_come(member)).count();
+            let others = kept.iter().filter(|member| !has_come(member)).count();
+            if 2 * (come + others) <= roster.members.len() {
+                continue;
+            }
+            for member in kept {
                 // On its way from one zone to another it is published in both.
                 if has_come(member) || !homes.contains_key(member.uid.as_str()) {
                     homes.insert(&member.uid, (zone, member));
                 }
             }
+        }
+        if homes.is_empty() {
+            return;
         }
         let mut fresh: BTreeMap<String, RosterMember> = BTreeMap::new();
         for (zone, candidates) in zones.iter_mut() {
@@ -159,11 +164,12 @@ impl Planner {
     /// Whether a member is listed and cannot speak for itself. One that is Isolated renews its Lease: where
     /// its labels say that it is, others may reach it.
     fn is_kept(&self, cluster: &Cluster, member: &RosterMember) -> bool {
-        let node = cluster.nodes.get(&member.name);
         let isolated = |known: &Known| matches!(known.latch, Latch::Isolated { .. });
-        node.is_some_and(|node| node.uid == member.uid)
-            && self.is_listed(&member.uid)
-            && !self.nodes.get(&member.uid).is_some_and(isolated)
+        let is_there = |member: &RosterMember| {
+            let node = cluster.nodes.get(&member.name);
+            node.is_some_and(|node| node.uid == member.uid)
+        };
+        self.is_listed(&member.uid) && !self.nodes.get(&member.uid).is_some_and(isolated) && is_there(member)
     }
 
     /// Remembers since when members have been listed, and since when each cell has had, without a break, a

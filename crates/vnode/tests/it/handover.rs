@@ -80,9 +80,9 @@ async fn a_pod_whose_slot_comes_back_neither_loses_its_readiness_nor_begins_anew
     is_taken(&cluster).await;
     let _ = ends("the log", log.read_to_end(&mut Vec::new())).await;
     is_served(&pods, "web").await;
-    let made = |pod: &Pod| cluster.probes(pod, "app", "Readiness", "successful");
-    let already = made(&before);
-    until("it is probed again", async || made(&before) >= already + 3).await;
+    let made = || cluster.probes(&before, "app", "Readiness", "successful");
+    let already = made();
+    until("it is probed again", async || made() >= already + 3).await;
     let after = pods.get("web").await.unwrap();
     assert_eq!(pod_condition(&after, "Ready"), pod_condition(&before, "Ready"));
     assert_eq!(container_status(&after, "app"), container_status(&before, "app"));

@@ -4,7 +4,7 @@ use evenkeel_api::names::conditions::REASON_NODE_DEAD;
 use evenkeel_api::names::events;
 
 /// n3 of `stage` is cut off after second 10 and vouched for.
-fn cut(mut stage: Stage) -> Stage {
+pub(super) fn cut(mut stage: Stage) -> Stage {
     stage.go(10, &[]);
     stage.says("n3", cut_off());
     stage.go(35, &["n3"]);

@@ -1,3 +1,4 @@
+use super::disconnected::cut;
 use super::*;
 use crate::planner::action::Action;
 use crate::world::facts::Shown;
@@ -331,10 +332,7 @@ fn rosters_follow_nodes_and_agents() {
         stage.world.cells["default"].roster.version, 1,
         "no change, no version"
     );
-    stage
-        .node("n2")
-        .labels
-        .insert("topology.kubernetes.io/zone".to_owned(), "pier".to_owned());
+    relabel(&mut stage, &["n2"]);
     stage.go(3, &[]);
     assert_eq!(stage.world.cells["default"].roster.version, 2);
     assert_eq!(stage.world.cells["pier"].roster.members.len(), 1);
@@ -579,14 +577,16 @@ fn rounds_are_wanted_about_members_with_an_open_incident_or_a_latch() {
     assert_eq!(stage.world.challenges["default"].wanted, Vec::<String>::new());
 }
 
-fn relabel(stage: &mut Stage) {
-    let labels = &mut stage.node("n3").labels;
-    labels.insert("topology.kubernetes.io/zone".to_owned(), "pier".to_owned());
+fn relabel(stage: &mut Stage, names: &[&str]) {
+    for name in names {
+        let labels = &mut stage.node(name).labels;
+        labels.insert("topology.kubernetes.io/zone".to_owned(), "pier".to_owned());
+    }
 }
 
 /// Its neighbours are asked about it still, and so can vouch for it.
 #[rstest]
-#[case::another_zone(relabel)]
+#[case::another_zone(|stage: &mut Stage| relabel(stage, &["n3"]))]
 #[case::no_member_by_its_labels(|stage: &mut Stage| {
     stage.node("n3").labels.insert("node-role.kubernetes.io/control-plane".to_owned(), String::new());
 })]
@@ -594,11 +594,7 @@ fn relabel(stage: &mut Stage) {
     stage.world.agents.remove("n3");
 })]
 fn a_node_that_is_cut_off_stays_in_its_roster_whatever_is_edited(#[case] edit: fn(&mut Stage)) {
-    let mut stage = Stage::with_nodes(3);
-    stage.go(10, &[]);
-    stage.says("n3", cut_off());
-    stage.go(60, &["n3"]);
-    assert_eq!(stage.state("n3"), NodeState::Disconnected);
+    let mut stage = cut(Stage::with_nodes(3));
     edit(&mut stage);
     stage.go(200, &["n3"]);
     assert_eq!(members(&stage, "default"), ["n1", "n2", "n3"]);
@@ -610,13 +606,6 @@ fn a_node_that_is_cut_off_stays_in_its_roster_whatever_is_edited(#[case] edit: f
     assert_eq!(members(&stage, "default"), ["n1", "n2"]);
 }
 
-fn relabel_all(stage: &mut Stage) {
-    for node in stage.world.nodes.values_mut() {
-        let label = ("topology.kubernetes.io/zone".to_owned(), "pier".to_owned());
-        node.labels.extend([label]);
-    }
-}
-
 fn members(stage: &Stage, cell: &str) -> Vec<String> {
     let facts = stage.world.cells.get(cell);
     let members = facts.into_iter().flat_map(|facts| &facts.roster.members);
@@ -625,11 +614,8 @@ fn members(stage: &Stage, cell: &str) -> Vec<String> {
 
 #[test]
 fn a_node_that_is_cut_off_goes_where_its_whole_cell_goes() {
-    let mut stage = Stage::with_nodes(3);
-    stage.go(10, &[]);
-    stage.says("n3", cut_off());
-    stage.go(60, &["n3"]);
-    relabel_all(&mut stage);
+    let mut stage = cut(Stage::with_nodes(3));
+    relabel(&mut stage, &["n1", "n2", "n3"]);
     stage.go(200, &["n3"]);
     assert_eq!(members(&stage, "pier"), ["n1", "n2", "n3"]);
 }
@@ -644,7 +630,7 @@ fn a_site_that_is_cut_off_and_relabelled_stays_together() {
         stage.says(name, cut_off());
     }
     stage.go(60, &all);
-    relabel_all(&mut stage);
+    relabel(&mut stage, &all);
     stage.go(200, &all);
     assert_eq!(members(&stage, "default"), all);
     stage.go(300, &all[1..]);
@@ -658,7 +644,7 @@ fn a_site_that_is_cut_off_and_relabelled_stays_together() {
 #[test]
 fn an_isolated_node_goes_where_its_labels_say() {
     let mut stage = isolate(Stage::with_nodes(3));
-    relabel(&mut stage);
+    relabel(&mut stage, &["n3"]);
     stage.go(100, &[]);
     assert_eq!(members(&stage, "default"), ["n1", "n2"]);
     assert_eq!(members(&stage, "pier"), ["n3"]);
@@ -666,10 +652,7 @@ fn an_isolated_node_goes_where_its_labels_say() {
 
 #[test]
 fn who_is_cut_off_is_in_the_roster_that_replaces_a_deleted_one() {
-    let mut stage = Stage::with_nodes(3);
-    stage.go(10, &[]);
-    stage.says("n3", cut_off());
-    stage.go(60, &["n3"]);
+    let mut stage = cut(Stage::with_nodes(3));
     let gone = stage.world.cells.remove("default").expect("it was published");
     let cell = ("default".to_owned(), 0);
     stage.world.last_rosters.insert(cell, gone.roster);

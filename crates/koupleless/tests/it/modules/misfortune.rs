@@ -248,6 +248,18 @@ async fn a_module_that_cannot_stop_is_told_of_and_its_pod_stays() {
     assert_eq!(base.state("biz1", "1"), Some(BizState::Broken));
 }
 
+/// The base of pod `p` is judged lost, and the pod ends. The base comes back, and what the pod had is free.
+async fn ends_on_a_lost_base(world: &World, base: &Base, node: &str, url: &str) {
+    let refuses = "its port refuses connections".to_owned();
+    world.known.is(node, Life::Lost(refuses));
+    world.delete::<Pod>("p").await;
+    world.gone::<Pod>("p").await;
+    base.restart().await;
+    world.known.is(node, Life::Alive);
+    world.pod("next", node, &[("biz1", "1", url)]).await;
+    world.ready::<Pod>("next").await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn pods_of_a_base_that_is_gone_end_at_once() {
     let world = World::new().await;
@@ -270,16 +282,7 @@ async fn pods_of_a_base_that_is_gone_end_at_once() {
         .await;
     let pod = world.ready::<Pod>("p").await;
     assert_eq!(restarts(&pod, "biz1"), 0, "a silent base moves nothing");
-    world
-        .known
-        .is(&node, Life::Lost("its port refuses connections".to_owned()));
-    world.delete::<Pod>("p").await;
-    world.gone::<Pod>("p").await;
-    // It comes back, and what the lost pod had is free.
-    base.restart().await;
-    world.known.is(&node, Life::Alive);
-    world.pod("next", &node, &[("biz1", "1", &url)]).await;
-    world.ready::<Pod>("next").await;
+    ends_on_a_lost_base(&world, &base, &node, &url).await;
     assert_eq!(base.requests("uninstallBiz"), 0);
 }
 
@@ -292,15 +295,7 @@ async fn pods_of_a_base_that_is_gone_end_in_the_next_process() {
     base.kill().await;
     world.begin().await;
     until("its port refuses", async || world.known.refusals(&node) > 0).await;
-    world
-        .known
-        .is(&node, Life::Lost("its port refuses connections".to_owned()));
-    world.delete::<Pod>("p").await;
-    world.gone::<Pod>("p").await;
-    base.restart().await;
-    world.known.is(&node, Life::Alive);
-    world.pod("next", &node, &[("biz1", "1", &url)]).await;
-    world.ready::<Pod>("next").await;
+    ends_on_a_lost_base(&world, &base, &node, &url).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
