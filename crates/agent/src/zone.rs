@@ -12,11 +12,13 @@ use crate::state::{Learned, SEQUENCE_BLOCK_BITS};
 use evenkeel_api::zone::RosterAcknowledgement;
 use evenkeel_election::clock::{Clock as _, SystemClock};
 use evenkeel_zone::Millis;
-use evenkeel_zone::engine::{CheckResult, Config, Engine, Identity, Input, Note, Output, ReportDraft};
+use evenkeel_zone::engine::{
+    CheckResult, Config, Engine, Identity, Input, Note, Output, Question, ReportDraft,
+};
 use evenkeel_zone::keys::{PublicKey, SigningKey};
 use evenkeel_zone::roster::{MemberId, Roster, RosterKeys};
 use evenkeel_zone::verdict::Health;
-use evenkeel_zone::wire::{MAX_FRAME, Nonce, Renewal};
+use evenkeel_zone::wire::{MAX_FRAME, Renewal};
 use std::collections::BTreeSet;
 use std::io;
 use std::sync::Arc;
@@ -59,7 +61,7 @@ pub(crate) enum Event {
     LeaseRead(MemberId, Option<Renewal>),
     /// State of the own kubelet.
     Kubelet(Health),
-    Checked(Nonce, MemberId, CheckResult),
+    Checked(Question, MemberId, CheckResult),
     /// The agent's own keys are others now.
     Keys {
         key: Arc<SigningKey>,
@@ -202,8 +204,8 @@ impl ZoneLoop {
                 self.kubelet = kubelet;
                 self.facts()
             }
-            Event::Checked(round, suspect, result) => Input::Checked {
-                round,
+            Event::Checked(asked, suspect, result) => Input::Checked {
+                asked,
                 suspect,
                 result,
             },
@@ -341,10 +343,10 @@ impl ZoneLoop {
                 }
             },
             Output::Check {
-                round,
+                asked,
                 suspect,
                 within_ms,
-            } => self.check(engine, running, round, suspect, within_ms),
+            } => self.check(engine, running, asked, suspect, within_ms),
             Output::ReadLease(member) => {
                 let node = engine.roster().get(member).map(|member| member.name.clone());
                 self.read_lease(node, move |renewal| Event::LeaseRead(member, renewal));
@@ -478,7 +480,7 @@ impl ZoneLoop {
         &self,
         engine: &Engine,
         running: &Arc<Semaphore>,
-        round: Nonce,
+        asked: Question,
         suspect: MemberId,
         within_ms: u64,
     ) {
@@ -501,7 +503,7 @@ impl ZoneLoop {
                 CheckResult::Unavailable => "unavailable",
             };
             metrics.checks.get_or_create(&Outcome { result: name }).inc();
-            if events.send(Event::Checked(round, suspect, result)).await.is_err() {
+            if events.send(Event::Checked(asked, suspect, result)).await.is_err() {
                 tracing::debug!("a check ended after the agent");
             }
         });

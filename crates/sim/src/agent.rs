@@ -12,10 +12,9 @@ use evenkeel_api::crd::ZoneHealth;
 use evenkeel_api::names::zone_lease;
 use evenkeel_api::zone::RosterAcknowledgement;
 use evenkeel_zone::Millis;
-use evenkeel_zone::engine::{CheckResult, Config, Engine, Identity, Input, Output};
+use evenkeel_zone::engine::{CheckResult, Config, Engine, Identity, Input, Output, Question};
 use evenkeel_zone::roster::{CellRef, MemberId, Roster};
 use evenkeel_zone::verdict::Health;
-use evenkeel_zone::wire::Nonce;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::rc::Rc;
@@ -194,12 +193,12 @@ impl Sim {
             }
             AgentDue::Register => self.request(Source::Agent(node, life), Call::Register),
             AgentDue::Lease => self.campaign(node, life),
-            AgentDue::Checked(round, suspect, result) => {
+            AgentDue::Checked(asked, suspect, result) => {
                 self.feed(
                     node,
                     life,
                     Input::Checked {
-                        round,
+                        asked,
                         suspect,
                         result,
                     },
@@ -398,10 +397,10 @@ impl Sim {
                 self.send(node, &address, bytes.to_vec());
             }
             Output::Check {
-                round,
+                asked,
                 suspect,
                 within_ms,
-            } => self.check_kubelet(node, life, round, suspect, within_ms),
+            } => self.check_kubelet(node, life, asked, suspect, within_ms),
             Output::SeenAlive(id) => {
                 if let Some(machine) = self.machines.get_mut(node - 1) {
                     machine.seen_alive.insert(id);
@@ -542,7 +541,7 @@ impl Sim {
 
     /// A check of a suspect's kubelet, where the agent's roster has it. A machine that is up refuses
     /// connections to a kubelet that is down.
-    fn check_kubelet(&mut self, node: usize, life: u64, round: Nonce, suspect: MemberId, within: u64) {
+    fn check_kubelet(&mut self, node: usize, life: u64, asked: Question, suspect: MemberId, within: u64) {
         let address = self.agent_of(node, life).and_then(|agent| {
             let member = agent.engine.roster().get(suspect)?;
             member.kubelet.as_ref()?.address.parse().ok()
@@ -565,7 +564,7 @@ impl Sim {
             (_, true, false) => (stalled + 5, CheckResult::Inconclusive),
             (_, false, _) => (within, CheckResult::Failed),
         };
-        self.agent_later(node, life, delay, AgentDue::Checked(round, suspect, result));
+        self.agent_later(node, life, delay, AgentDue::Checked(asked, suspect, result));
     }
 }
 

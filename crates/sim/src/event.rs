@@ -5,9 +5,9 @@ use evenkeel_api::watch::Key;
 use evenkeel_api::zone::{Report, RosterAcknowledgement};
 use evenkeel_failover_rules::planner::action::Action;
 use evenkeel_failover_rules::world::{Kind, LastSigns};
-use evenkeel_zone::engine::CheckResult;
+use evenkeel_zone::engine::{CheckResult, Question};
 use evenkeel_zone::roster::MemberId;
-use evenkeel_zone::wire::{Nonce, Renewal};
+use evenkeel_zone::wire::Renewal;
 use jiff::Timestamp;
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
@@ -75,7 +75,7 @@ pub(crate) enum AgentDue {
     Lease,
     OwnKubelet,
     Register,
-    Checked(Nonce, MemberId, CheckResult),
+    Checked(Question, MemberId, CheckResult),
     Start,
 }
 

@@ -219,6 +219,9 @@ impl Carrier {
     /// and one of which all have somebody else for one that has not; such a one gets a place only where half
     /// of them are free.
     fn makes_room(&mut self, cx: &mut Context, spare: bool) -> Room {
+        if spare && self.cells.len() >= MOST_CARRIED / 2 {
+            return Room::Taken;
+        }
         let now = cx.now();
         let unknown = self.cells.iter().filter(|(_, cell)| cell.askers.is_empty());
         if unknown.clone().count() >= MOST_UNKNOWN {
@@ -228,10 +231,6 @@ impl Carrier {
                 return Room::Soon;
             };
             self.drop_cell(cx, number);
-        }
-        if spare {
-            let is_free = self.cells.len() < MOST_CARRIED / 2;
-            return if is_free { Room::Found } else { Room::Taken };
         }
         if self.cells.len() >= MOST_CARRIED {
             let is_spare = |cell: &Cell| cell.askers.values().all(|asker| asker.spare);

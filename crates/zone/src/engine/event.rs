@@ -28,8 +28,8 @@ pub enum Input<'a> {
     CloudContact,
     /// Result of an [`Output::Check`].
     Checked {
-        /// The round for which the check was asked.
-        round: Nonce,
+        /// For whom and which round it was made.
+        asked: Question,
         /// The member that was checked.
         suspect: MemberId,
         /// What the check plugins found.
@@ -112,6 +112,16 @@ pub enum Input<'a> {
     },
 }
 
+/// Who asks for a look at suspects, and in which round. Another member can repeat a request as its own: it
+/// gets a look of its own, and what comes of that changes no answer to the one who made the request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Question {
+    /// The member that asks.
+    pub asker: MemberId,
+    /// The round.
+    pub round: Nonce,
+}
+
 /// What the check plugins say of a suspect's kubelet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CheckResult {
@@ -141,7 +151,7 @@ pub enum Output {
     /// Run the check plugins against a member and come back with [`Input::Checked`].
     Check {
         /// To be returned with the result.
-        round: Nonce,
+        asked: Question,
         /// The member to check.
         suspect: MemberId,
         /// Milliseconds after which the result is of no use.

@@ -52,7 +52,7 @@ mod window;
 mod write;
 
 pub use carrier::MOST_CARRIED;
-pub use event::{CheckResult, Input, Note, Output, ReportDraft};
+pub use event::{CheckResult, Input, Note, Output, Question, ReportDraft};
 
 use crate::Millis;
 use crate::keys::{Ed25519, Signer, Verifier};
@@ -268,7 +268,7 @@ impl Engine {
                 }
             }
             Input::Checked {
-                round,
+                asked,
                 suspect,
                 result,
             } => {
@@ -277,9 +277,8 @@ impl Engine {
                 {
                     self.contacts.kubelet_proved(index, self.cx.now());
                 }
-                let question = (round, suspect);
-                self.voter
-                    .checked(&mut self.cx, &self.own, &self.contacts, question, result);
+                let check = (asked, suspect, result);
+                self.voter.checked(&mut self.cx, &self.own, &self.contacts, check);
                 self.count_own_ballots();
             }
             Input::Roster(roster) => self.take_roster(roster),
@@ -414,6 +413,9 @@ impl Engine {
         if looked {
             self.publication.look_again(&self.cx);
         }
+        if let Some(began) = self.reporter.answered() {
+            self.own.take_answers(&self.cx, began);
+        }
         // Others may write for a cell of which nobody has a link.
         let is_due = self.publication.deadline() <= self.cx.now();
         let needed = is_due && hand_over::is_needed(&self.cx, &self.own);
@@ -469,6 +471,7 @@ impl Engine {
         self.edges.take_roster(&self.cx, &before);
         self.reporter.take_roster(&self.cx);
         self.own.count_again(&self.cx);
+        self.own.forget_answers(&self.cx);
         self.acknowledgement.look_again(&mut self.cx, &self.contacts);
         self.roster_fetch.take_roster(&self.cx);
     }

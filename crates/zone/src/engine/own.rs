@@ -4,9 +4,13 @@ use super::context::{Context, NEVER};
 use super::reach::Reach;
 use super::{Note, PAUSE_PENALTY_MS};
 use crate::Millis;
-use crate::verdict::{Health, Link};
+use crate::verdict::{ALIVE_TTL_MS, Health, Link};
 use crate::wire::Facts;
 
+/// For so long after a round began to which a majority answered, this agent reaches one: as long as what the
+/// round says of life. It is three times as long as it takes to the next round, because a majority of just
+/// those that live may miss one where datagrams are lost.
+const ANSWERED_COUNTS_MS: u64 = ALIVE_TTL_MS;
 /// An agent that meets its cell within this time says nothing of the doubt before; nor within three periods.
 const FIRST_DOUBT_MS: u64 = 10_000;
 
@@ -25,8 +29,13 @@ pub(super) struct Own {
     /// What was last noted of that, since there is a roster that names this agent, and since when there is.
     noted: Option<bool>,
     in_roster_since: Option<Millis>,
-    /// It reaches half of those it watches or fewer, so it reports nothing.
+    /// It reaches half of those it watches or fewer, and no majority answered it, so it reports nothing.
     on_smaller_side: bool,
+    /// Until then the answers to its last round count; answers to rounds from before the other time do not.
+    answered_until: Millis,
+    answers_from: Millis,
+    /// It is not, because of such answers.
+    by_answers: bool,
     /// It may be on the smaller side; `within` is how many it reached when it last looked.
     may_be_smaller: bool,
     within: usize,
@@ -57,6 +66,9 @@ impl Own {
             noted: None,
             in_roster_since: None,
             on_smaller_side: true,
+            answered_until: Millis(0),
+            answers_from: now,
+            by_answers: false,
             may_be_smaller: true,
             within: 0,
             within_reach_since: None,
@@ -157,7 +169,35 @@ impl Own {
     pub(super) fn pause(&mut self, cx: &Context) {
         let penalty = PAUSE_PENALTY_MS.max(2 * cx.period_ms());
         self.weightless_until = cx.now().plus(penalty);
+        self.forget_answers(cx);
         self.count_at = cx.now();
+    }
+
+    /// A majority answered a round that began then.
+    pub(super) fn take_answers(&mut self, cx: &Context, began: Millis) {
+        if began < self.answers_from {
+            return;
+        }
+        self.answered_until = self.answered_until.max(began.plus(ANSWERED_COUNTS_MS));
+        if self.on_smaller_side && self.is_answered(cx) {
+            self.count_at = cx.now();
+        }
+    }
+
+    /// What was answered before now says nothing of whom this agent reaches: it was paused, has lost more of its
+    /// cell, or has another one.
+    pub(super) fn forget_answers(&mut self, cx: &Context) {
+        (self.answers_from, self.answered_until) = (cx.now(), Millis(0));
+    }
+
+    /// Whether this agent reaches its cell by the answers to its rounds alone.
+    pub(super) fn sees_by_answers(&self) -> bool {
+        self.by_answers
+    }
+
+    /// Whether a majority answered lately. Who watches everybody needs no answers to know whom it reaches.
+    fn is_answered(&self, cx: &Context) -> bool {
+        !cx.roster().all_pairs() && cx.now() < self.answered_until
     }
 
     /// Somebody came within reach or was lost.
@@ -179,7 +219,9 @@ impl Own {
     ///
     /// Above all-pairs size those it watches are a sample: with 40 % of the zone dead, every sixth sample of
     /// ten is for the greater part dead. There a voter doubts itself when three quarters are out of reach,
-    /// and the majority of all votes stands against a smaller side; who reports still needs more than half.
+    /// and the majority of all votes stands against a smaller side. Who reports needs more than half of its
+    /// sample, or of all voters answers to a round of its own: with 31 of 64 dead, all three reporters have
+    /// the lesser part of their samples in 4 of 100 cells.
     pub(super) fn judge_myself(&mut self, cx: &mut Context, reach: Reach<'_>) -> Turn {
         let now = cx.now();
         if now.plus(cx.period_ms()) < self.count_at {
@@ -197,11 +239,16 @@ impl Own {
         // With a sample, half of the zone may be out of reach when a third of the sample is.
         let may_be_smaller = !in_reach || !all_pairs && within * 3 < watched * 2;
         let loses_more = within < std::mem::replace(&mut self.within, within);
+        if loses_more && !in_reach {
+            self.forget_answers(cx);
+        }
+        let answered = self.is_answered(cx);
+        self.by_answers = answered && !in_reach;
         let endangered = may_be_smaller && (loses_more || !self.may_be_smaller);
         self.may_be_smaller = may_be_smaller;
         let saw = self.sees_the_zone();
-        self.on_smaller_side = !in_reach;
-        match (in_reach, self.within_reach_since) {
+        self.on_smaller_side = !in_reach && !answered;
+        match (in_reach || answered, self.within_reach_since) {
             (true, None) => self.within_reach_since = Some(now),
             (false, Some(_)) => self.within_reach_since = None,
             _ => {}
@@ -215,6 +262,9 @@ impl Own {
         } else {
             first_loss
         };
+        if self.by_answers {
+            self.count_at = self.count_at.min(self.answered_until);
+        }
         self.note_doubt(cx);
         Turn {
             changed: turned || saw != self.sees_the_zone(),

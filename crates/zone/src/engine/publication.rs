@@ -231,8 +231,10 @@ impl Publication {
         self.due = due.at();
     }
 
-    /// Whether nobody said for long that what this agent holds is written. A member that has a link and hears
-    /// too few of the others reports nothing, and only its silence tells.
+    /// Whether a carrier is looked for beside those of the cell that have a link. A member that has one and
+    /// hears too few of the others reports nothing, and only its silence tells. Words that all is written are
+    /// believed once: who has a link and lies could repeat them for as long as the others have none. Where
+    /// they are true, the carrier costs a second report, and gives way to cells that nobody writes for.
     fn is_unwritten(&mut self, cx: &Context, reporter: &Reporter, needed: bool, due: &mut Due) -> bool {
         let now = cx.now();
         if !needed || !reporter.held().any(|(_, held)| held.kind != VerdictKind::None) {
@@ -240,8 +242,8 @@ impl Publication {
             return false;
         }
         let since = *self.holds_since.get_or_insert(now);
-        let told = self.told.values().map(|(_, at)| *at).max();
-        let from = told.map_or(since, |told| told.max(since)).plus(TOLD_COUNTS_MS);
+        let told = self.told.values().any(|(_, at)| *at >= since);
+        let from = since.plus(if told { 2 * TOLD_COUNTS_MS } else { TOLD_COUNTS_MS });
         if now < from {
             due.by(from);
         }

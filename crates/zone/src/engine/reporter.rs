@@ -33,6 +33,9 @@ const COUNT_EVERY_MS: u64 = 20;
 /// Who loses its rank keeps what it holds for this long. As links run out one after the other, in an outage
 /// of the API server, a rank goes and is back soon, and each return would begin with rounds about all.
 const KEEP_WITHOUT_RANK_MS: u64 = 2_000;
+/// Who has the lesser part of its sample within reach asks about one member so often: the answers show whether
+/// it reaches a majority all the same, and on the smaller side of a split they cost little.
+const SOUND_EVERY_MS: u64 = 4_000;
 /// With more listed members than this, two rounds about most of them would be more than a report should hold.
 const CROWD: usize = 40;
 
@@ -52,6 +55,10 @@ pub(super) struct Reporter {
     /// member waits for one.
     common: Option<Millis>,
     rounds: Rounds,
+    /// When the newest round began that a majority answered.
+    answered: Option<Millis>,
+    /// Before that no round begins that only shows whom this agent reaches.
+    sounds_from: Millis,
     readings: Readings,
     due: Millis,
 }
@@ -90,6 +97,8 @@ impl Reporter {
             cases: BTreeMap::new(),
             common: None,
             rounds: Rounds::default(),
+            answered: None,
+            sounds_from: now,
             readings: Readings::default(),
             due: now,
         }
@@ -146,6 +155,11 @@ impl Reporter {
         self.cases
             .iter()
             .filter_map(|(id, case)| Some((*id, case.held()?)))
+    }
+
+    /// When the newest round began that more than half of the voters answered.
+    pub(super) fn answered(&self) -> Option<Millis> {
+        self.answered
     }
 
     /// Whether a round is under way.
@@ -218,7 +232,7 @@ impl Reporter {
         let mut due = Due::never();
         let mut requests = Vec::new();
         let has_rank = self.rank.is_some();
-        if !view.own.sees_the_zone() || !has_rank && now >= self.keeps_until {
+        if view.own.doubts() || !has_rank && now >= self.keeps_until {
             self.cases.clear();
             self.common = None;
             self.rounds.drop_all();
@@ -309,8 +323,13 @@ impl Reporter {
         if awaiting == 0 {
             self.common = None;
         }
-        let crowd = awaiting > CROWD;
-        let mut suspects = Vec::new();
+        // Who sees by the answers to its rounds alone needs one in time.
+        let crowd = awaiting > CROWD || view.own.sees_by_answers();
+        let sounds = !view.own.sees_the_zone();
+        if sounds && now < self.sounds_from {
+            return due.by(self.sounds_from);
+        }
+        let (mut suspects, mut sounded) = (Vec::new(), false);
         // Since when a round has been due that waits for nothing, and until when another one waits.
         let (mut due_since, mut waits_until): (Option<Millis>, Option<Millis>) = (None, None);
         for (id, case) in &self.cases {
@@ -325,6 +344,11 @@ impl Reporter {
             if !is_due {
                 due.by(at);
             }
+            // Of one alone the Lease is read.
+            if sounds && (sounded || !is_due) {
+                continue;
+            }
+            sounded = true;
             match self
                 .readings
                 .prepare(cx, view, (*id, case.suspect_since()), at, due)
@@ -366,6 +390,9 @@ impl Reporter {
             return;
         }
         suspects.sort_by_key(|(lives, suspect)| (*lives, suspect.member));
+        if sounds {
+            self.sounds_from = now.plus(SOUND_EVERY_MS);
+        }
         let suspects: Vec<Suspect> = suspects.into_iter().map(|(_, suspect)| suspect).collect();
         for suspects in suspects.chunks(wire::MAX_SUSPECTS) {
             let round = self.rounds.begin(cx, suspects, due);
@@ -380,6 +407,7 @@ impl Reporter {
         due: &mut Due,
         requests: &mut Vec<ConfirmRequest>,
     ) {
+        self.answered = self.answered.max(self.rounds.answered_by_a_majority(cx));
         for outcome in self.rounds.finish(cx, view.contacts) {
             self.conclude(cx, outcome);
         }

@@ -2,7 +2,7 @@
 //!
 //! There a member knows of most others only that they answered within the last 30 s. When one is lost on
 //! which it depends who reports, its observers say so to everybody. All then ask down the ranking, in each
-//! period twice as far, until three have answered that can report. Who is asked in a search and stays silent
+//! period four times as far, until three have answered that can report. Who is asked in a search and stays silent
 //! for three periods counts as lost: else the next ones of the ranking would be taken for living, and nobody
 //! would report, until what they last said is too old.
 
@@ -66,8 +66,8 @@ impl Search {
     /// The first so many of the ranking are asked by now.
     pub(super) fn reach(&self, cx: &Context) -> usize {
         let periods = self.since.map(|since| cx.now().since(since) / cx.period_ms());
-        // Cells have far less members than two to the power of twenty.
-        periods.map_or(usize::MAX, |periods| CANDIDATES << (periods + 1).min(20))
+        // Cells have far less members than four to the power of ten.
+        periods.map_or(usize::MAX, |periods| CANDIDATES << (2 * (periods + 1)).min(20))
     }
 
     /// Whether a member was heard since the last search began, by its last contact.
@@ -95,8 +95,10 @@ impl Search {
         contact: impl Fn(MemberIndex) -> Option<Millis>,
     ) {
         self.depth = candidates;
+        // Who is asked no more, because three were found before it, is not lost for want of one answer.
+        let asked: Vec<MemberIndex> = asked.collect();
         self.unheard
-            .retain(|(index, since)| contact(*index) < Some(*since));
+            .retain(|(index, since)| contact(*index) < Some(*since) && asked.contains(index));
         for index in asked {
             let is_known = self.unheard.iter().any(|(known, _)| *known == index);
             if contact(index) < self.since && !is_known {

@@ -6,11 +6,11 @@ use super::context::{Context, NEVER};
 use super::own::Own;
 use super::reach::Reach;
 use super::watches::Watches;
-use super::{CheckResult, Output};
+use super::{CheckResult, Output, Question};
 use crate::Millis;
 use crate::roster::MemberId;
 use crate::verdict::{Health, Link};
-use crate::wire::{Answer, Ballot, Body, ConfirmRequest, Datagram, Facts, Nonce, RequestDigest, Said, Voted};
+use crate::wire::{Answer, Ballot, Body, ConfirmRequest, Datagram, Facts, RequestDigest, Said, Voted};
 use std::collections::BTreeMap;
 
 /// A voter answers at the latest this long after the request, whatever budget it names.
@@ -36,14 +36,14 @@ const MAX_OPEN_OF_ONE: usize = 128;
 /// Requests that come within this time after a pause waited in the socket: their rounds are over, and whoever
 /// still waits for an answer asks again.
 const DRAINS_MS: u64 = 100;
-/// At most this many answers are kept.
-const MAX_GIVEN: usize = 256;
+/// At most this many answers to one asker are kept. Who keeps the rules begins fewer rounds in that time.
+const MAX_GIVEN_OF_ONE: usize = 16;
 
 /// Open requests and given answers.
 #[derive(Default)]
 pub(super) struct Voter {
-    open: BTreeMap<Nonce, Open>,
-    given: BTreeMap<RequestDigest, Given>,
+    open: BTreeMap<Question, Open>,
+    given: BTreeMap<(MemberId, RequestDigest), Given>,
     /// When the first of the open requests has to be looked at; never later than that.
     due: Millis,
     /// Until then requests of before a pause may come.
@@ -250,7 +250,7 @@ impl Voter {
             return false;
         }
         let kept = |given: &&Given| now.since(given.at) < KEEP_ANSWER_MS;
-        if let Some(given) = self.given.get(&digest).filter(kept) {
+        if let Some(given) = self.given.get(&(asker.id, digest)).filter(kept) {
             // The asker repeats its request because it has not received the answer. An answer to ourselves
             // is never lost.
             if asker.id != cx.me() {
@@ -258,12 +258,16 @@ impl Voter {
             }
             return false;
         }
+        let asked = Question {
+            asker: asker.id,
+            round: request.round,
+        };
         let looked_for = |open: &Open| open.looks.len();
         let of_asker = self.open.values().filter(|open| open.asker.id == asker.id);
         let more = request.suspects.len();
         let too_many = of_asker.map(looked_for).sum::<usize>() + more > MAX_OPEN_OF_ONE
             || self.open.values().map(looked_for).sum::<usize>() + more > MAX_OPEN;
-        if more == 0 || self.open.contains_key(&request.round) || too_many && !self.unbounded {
+        if more == 0 || self.open.contains_key(&asked) || too_many && !self.unbounded {
             return false;
         }
         let from = cx.roster().position(asker.id);
@@ -291,14 +295,14 @@ impl Voter {
         open.decide(cx, sight.own, sight.contacts);
         for suspect in open.undecided() {
             cx.put(Output::Check {
-                round: request.round,
+                asked,
                 suspect,
                 within_ms: within.saturating_sub(50),
             });
         }
         probe(&mut open, cx, sight);
-        self.open.insert(request.round, open);
-        self.answer(cx, request.round);
+        self.open.insert(asked, open);
+        self.answer(cx, asked);
         self.schedule(now);
         let mut suspects = request.suspects.iter();
         suspects.any(|suspect| suspect.member == cx.me())
@@ -308,9 +312,9 @@ impl Voter {
     pub(super) fn heard(&mut self, cx: &mut Context, own: &Own, contacts: &Contacts, suspect: MemberId) {
         let about = |open: &Open| open.undecided().any(|other| other == suspect);
         let rounds = self.open.iter().filter(|(_, open)| about(open));
-        let rounds: Vec<Nonce> = rounds.map(|(round, _)| *round).collect();
-        for round in rounds {
-            self.decide(cx, own, contacts, round);
+        let rounds: Vec<Question> = rounds.map(|(asked, _)| *asked).collect();
+        for asked in rounds {
+            self.decide(cx, own, contacts, asked);
         }
     }
 
@@ -320,10 +324,9 @@ impl Voter {
         cx: &mut Context,
         own: &Own,
         contacts: &Contacts,
-        (round, checked): (Nonce, MemberId),
-        result: CheckResult,
+        (asked, checked, result): (Question, MemberId, CheckResult),
     ) {
-        let looks = self.open.get_mut(&round).map(|open| open.looks.iter_mut());
+        let looks = self.open.get_mut(&asked).map(|open| open.looks.iter_mut());
         for look in looks.into_iter().flatten() {
             if let Look::Open { suspect, check } = look
                 && *suspect == checked
@@ -331,7 +334,7 @@ impl Voter {
                 *check = Some(result);
             }
         }
-        self.decide(cx, own, contacts, round);
+        self.decide(cx, own, contacts, asked);
     }
 
     /// Sends the probes that are due, and votes where it is time.
@@ -341,12 +344,12 @@ impl Voter {
         if now < self.deadline() {
             return;
         }
-        let rounds: Vec<Nonce> = self.open.keys().copied().collect();
-        for round in rounds {
-            if let Some(open) = self.open.get_mut(&round) {
+        let rounds: Vec<Question> = self.open.keys().copied().collect();
+        for asked in rounds {
+            if let Some(open) = self.open.get_mut(&asked) {
                 probe(open, cx, sight);
             }
-            self.decide(cx, sight.own, sight.contacts, round);
+            self.decide(cx, sight.own, sight.contacts, asked);
         }
         self.schedule(now);
     }
@@ -360,19 +363,19 @@ impl Voter {
             .unwrap_or(NEVER);
     }
 
-    fn decide(&mut self, cx: &mut Context, own: &Own, contacts: &Contacts, round: Nonce) {
-        if let Some(open) = self.open.get_mut(&round) {
+    fn decide(&mut self, cx: &mut Context, own: &Own, contacts: &Contacts, asked: Question) {
+        if let Some(open) = self.open.get_mut(&asked) {
             open.decide(cx, own, contacts);
-            self.answer(cx, round);
+            self.answer(cx, asked);
         }
     }
 
     /// Sends the ballot if everything is decided.
-    fn answer(&mut self, cx: &mut Context, round: Nonce) {
-        let Some(said) = self.open.get(&round).and_then(Open::said) else {
+    fn answer(&mut self, cx: &mut Context, asked: Question) {
+        let Some(said) = self.open.get(&asked).and_then(Open::said) else {
             return;
         };
-        let Some(open) = self.open.remove(&round) else {
+        let Some(open) = self.open.remove(&asked) else {
             return;
         };
         let ballot = Ballot {
@@ -384,12 +387,13 @@ impl Voter {
         let Some((_, bytes)) = cx.seal(open.asker.id, &Body::Ballot(ballot.clone())) else {
             return;
         };
-        if self.given.len() < MAX_GIVEN {
+        let to_asker = self.given.keys().filter(|(asker, _)| *asker == open.asker.id);
+        if to_asker.count() < MAX_GIVEN_OF_ONE {
             let given = Given {
                 at: cx.now(),
                 bytes: bytes.clone(),
             };
-            self.given.insert(open.digest, given);
+            self.given.insert((open.asker.id, open.digest), given);
         }
         if open.asker.id == cx.me() {
             self.own.push((ballot, bytes));

@@ -24,7 +24,7 @@ const YOUNG_DEATH_MS: u64 = 60_000;
 const RENEW_DEAD_MS: u64 = 8_000;
 /// A round without majority is repeated after 1 and 2 s, and then with the common rounds.
 const RETRY_MS: [u64; 2] = [1_000, 2_000];
-/// From the start of one round about a member to the next, at least. A round is over by then.
+/// From the start of one round about a member to the next, at least.
 const LEAST_GAP_MS: u64 = 1_000;
 /// How long a node must be well before it is taken off the list: after suspicion, and after a cut cloud link.
 const ACQUIT_SUSPECT_MS: u64 = 15_000;

@@ -2,12 +2,12 @@
 
 use super::{Engine, Input, Output};
 use crate::Millis;
-use crate::engine::{CheckResult, Config, Identity, ReportDraft};
+use crate::engine::{CheckResult, Config, Identity, Question, ReportDraft};
 use crate::fixture::Fixture;
 use crate::keys;
 use crate::roster::{CellRef, MemberId, Roster, RosterKeys, publish};
 use crate::verdict::{Book, Health, Issued, Refusal, Verdict};
-use crate::wire::{Body, Carried, Challenge, HandOver, Header, Nonce, Part, Renewal};
+use crate::wire::{Body, Carried, Challenge, HandOver, Header, Part, Renewal};
 use evenkeel_api::zone::{RosterContact, RosterSpec};
 use rstest::rstest;
 use std::collections::{BTreeMap, BTreeSet};
@@ -20,7 +20,7 @@ const SIZE: usize = 3;
 
 enum Event {
     Datagram(Vec<u8>, SocketAddr),
-    Checked(Nonce, MemberId, CheckResult),
+    Checked(Question, MemberId, CheckResult),
     LeaseRead(MemberId, Option<Renewal>),
     OtherLeaseRead(u32, MemberId, Option<Renewal>),
     Write(Option<u32>, Box<ReportDraft>),
@@ -269,10 +269,10 @@ impl Zone {
     fn happen(&mut self, node: usize, event: Event) {
         match event {
             Event::Datagram(bytes, source) => self.feed(node, Input::Datagram(&bytes, source)),
-            Event::Checked(round, suspect, result) => self.feed(
+            Event::Checked(asked, suspect, result) => self.feed(
                 node,
                 Input::Checked {
-                    round,
+                    asked,
                     suspect,
                     result,
                 },
@@ -376,7 +376,7 @@ impl Zone {
                     }
                 }
             }
-            Output::Check { round, suspect, .. } => {
+            Output::Check { asked, suspect, .. } => {
                 let found = (1..=self.engines.len()).find(|other| Fixture::id(*other) == suspect);
                 let lives = found.is_some_and(|other| !self.gone.contains(&other));
                 let result = if lives {
@@ -384,7 +384,7 @@ impl Zone {
                 } else {
                     CheckResult::Failed
                 };
-                self.after(30, node, Event::Checked(round, suspect, result));
+                self.after(30, node, Event::Checked(asked, suspect, result));
             }
             Output::ReadLease(member) => {
                 let event = Event::LeaseRead(member, Some(Fixture::RENEWAL));
@@ -657,6 +657,21 @@ fn a_member_that_has_a_link_and_writes_nothing_keeps_no_cell_from_being_carried(
     zone.unlink(1);
     zone.unlinked.remove(&5);
     zone.deaf.insert(5);
+    let vouched = |zone: &Zone| zone.is_alive(4) && zone.is_alive(6);
+    assert!(zone.run_until(45_000, vouched));
+    for _ in 0..120 {
+        zone.run(1_000);
+        assert!(vouched(&zone), "at {}", zone.now);
+    }
+}
+
+/// It says again and again that it has written what the others hold.
+#[test]
+fn a_member_that_has_a_link_and_lies_about_its_writes_keeps_no_cell_from_being_carried() {
+    let mut zone = Zone::new(2, first);
+    zone.unlink(1);
+    zone.unlinked.remove(&5);
+    (zone.writes_fail, zone.lying) = (BTreeSet::from([5]), BTreeSet::from([5]));
     let vouched = |zone: &Zone| zone.is_alive(4) && zone.is_alive(6);
     assert!(zone.run_until(45_000, vouched));
     for _ in 0..120 {

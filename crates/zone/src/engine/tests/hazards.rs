@@ -6,6 +6,7 @@ use crate::fixture::Fixture;
 use crate::roster::MemberId;
 use crate::wire::{EdgeState, Nonce};
 use rstest::rstest;
+use std::collections::BTreeMap;
 
 /// The time between two probes of one burst, and two ticks.
 const ONE_PROBE_MS: u64 = 350;
@@ -78,16 +79,23 @@ fn who_stays_lost_to_some_observers_is_voted_on_after_two_periods(#[values(1, 2,
     net.until("the vote is counted", 2_000, |net| net.is_dead(7));
 }
 
-/// Hazard 8: the smaller side of a split sees a majority dead, and ranks its own members as the reporters.
+/// Hazard 8: the smaller side of a split sees a majority dead, and ranks its own members as the reporters. Who
+/// watches a sample of the cell asks about one member, to find out whether a majority answers.
 #[rstest]
-#[case::of_five(5, &[1, 2])]
-#[case::half_of_four(4, &[1, 2])]
-#[case::above_all_pairs_size(16, &[1, 2, 3, 4])]
+#[case::of_five(5, &[1, 2], 0)]
+#[case::half_of_four(4, &[1, 2], 0)]
+#[case::above_all_pairs_size(16, &[1, 2, 3, 4], 8)]
 fn the_smaller_side_neither_stands_nor_reports_nor_holds_rounds(
     #[case] count: u8,
     #[case] smaller: &[usize],
+    #[case] most: usize,
+    #[values(false, true)] listed: bool,
 ) {
     let mut net = Net::settled(count, 40);
+    if listed {
+        // Rounds about it are held, and answered, until the split.
+        net.want(&[usize::from(count)]);
+    }
     net.run(20_000);
     let larger: Vec<usize> = (1..=usize::from(count))
         .filter(|i| !smaller.contains(i))
@@ -108,13 +116,35 @@ fn the_smaller_side_neither_stands_nor_reports_nor_holds_rounds(
         .filter(|(at, i)| *at >= split_at && by_smaller(i))
         .collect();
     assert_eq!(reports, Vec::<&(u64, usize)>::new());
-    let rounds: Vec<usize> = net
-        .rounds
-        .iter()
-        .filter(|((i, ..), at)| **at >= split_at && by_smaller(i))
-        .map(|((i, ..), _)| *i)
-        .collect();
-    assert_eq!(rounds, Vec::<usize>::new(), "who held rounds");
+    let mut suspects: BTreeMap<(usize, Nonce), usize> = BTreeMap::new();
+    for ((i, round, _), _) in net.rounds.iter().filter(|(_, at)| **at >= split_at) {
+        *suspects.entry((*i, *round)).or_default() += 1;
+    }
+    suspects.retain(|(i, _), _| by_smaller(i));
+    assert!(suspects.values().all(|suspects| *suspects == 1), "{suspects:?}");
+    for i in smaller {
+        let rounds = suspects.keys().filter(|(asker, _)| asker == i).count();
+        assert!(rounds <= most, "node-{i} held {rounds}");
+    }
+}
+
+/// A majority answered its rounds until the split, and it still reaches a third of those that it watches.
+#[test]
+fn answers_from_before_a_split_keep_no_reporter_in_office() {
+    let mut net = Net::settled(16, 40);
+    let reporter = net.leader();
+    let mut smaller = net.subjects_of(reporter);
+    smaller.truncate(3);
+    smaller.push(reporter);
+    let larger: Vec<usize> = (1..=16).filter(|i| !smaller.contains(i)).collect();
+    net.want(&larger[..1]);
+    net.run(20_000);
+    assert!(net.standing.contains(&reporter));
+    net.split(&smaller, &larger);
+    net.run(8_000);
+    net.run_checking(30_000, |net| {
+        assert!(!net.standing.contains(&reporter), "at {}", net.now);
+    });
 }
 
 /// Hazard 8: a reporter that was paused reaches everybody by what it remembers, and remembers the wrong time.

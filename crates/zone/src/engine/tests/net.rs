@@ -3,10 +3,10 @@
 mod cloud;
 
 use crate::Millis;
-use crate::engine::{CheckResult, Config, Engine, Identity, Input, Note, Output};
+use crate::engine::{CheckResult, Config, Engine, Identity, Input, Note, Output, Question};
 use crate::fixture::Fixture;
 use crate::keys;
-use crate::roster::{MemberId, Roster, RosterKeys, publish};
+use crate::roster::{MemberId, MemberIndex, Roster, RosterKeys, publish};
 use crate::verdict::{Book, Refusal, Verdict};
 use crate::wire::{Body, Challenge, ConfirmRequest, Datagram, Facts, Nonce, Renewal};
 use evenkeel_api::zone::{KubeletEndpoint, ListedNode, Report, RosterSpec};
@@ -109,7 +109,7 @@ pub(super) struct Net {
 
 enum Event {
     Datagram(Datagram, SocketAddr),
-    Checked(Nonce, MemberId, CheckResult),
+    Checked(Question, MemberId, CheckResult),
     Write(Box<Report>),
     Written(bool),
     LeaseRead(MemberId, Option<Renewal>),
@@ -255,10 +255,18 @@ impl Net {
     pub(super) fn observers_of(&self, i: usize) -> Vec<usize> {
         let roster = self.roster();
         let subject = roster.position(Fixture::id(i)).unwrap();
-        let ids = roster
-            .observers_of(subject)
-            .iter()
-            .map(|index| roster.member(*index).unwrap().id);
+        self.nodes(&roster, roster.observers_of(subject))
+    }
+
+    /// The nodes that node `i` watches.
+    pub(super) fn subjects_of(&self, i: usize) -> Vec<usize> {
+        let roster = self.roster();
+        let observer = roster.position(Fixture::id(i)).unwrap();
+        self.nodes(&roster, roster.subjects_of(observer))
+    }
+
+    fn nodes(&self, roster: &Roster, members: &[MemberIndex]) -> Vec<usize> {
+        let ids = members.iter().map(|index| roster.member(*index).unwrap().id);
         ids.map(|id| self.index(id)).collect()
     }
 
@@ -432,10 +440,10 @@ impl Net {
             let (i, event) = entry.remove();
             match event {
                 Event::Datagram(bytes, source) => self.feed(i, Input::Datagram(&bytes, source)),
-                Event::Checked(round, suspect, result) => self.feed(
+                Event::Checked(asked, suspect, result) => self.feed(
                     i,
                     Input::Checked {
-                        round,
+                        asked,
                         suspect,
                         result,
                     },
@@ -499,7 +507,7 @@ impl Net {
                 }
             }
             Output::Check {
-                round,
+                asked,
                 suspect,
                 within_ms,
             } => {
@@ -513,7 +521,7 @@ impl Net {
                 } else {
                     (within_ms, CheckResult::Failed)
                 };
-                self.after(delay, i, Event::Checked(round, suspect, result));
+                self.after(delay, i, Event::Checked(asked, suspect, result));
             }
             Output::Report(report) => {
                 self.reports.push((self.now, i));

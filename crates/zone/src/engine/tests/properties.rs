@@ -2,7 +2,7 @@
 
 use super::heard;
 use crate::Millis;
-use crate::engine::{CheckResult, Config, Engine, Identity, Input, Output};
+use crate::engine::{CheckResult, Config, Engine, Identity, Input, Output, Question};
 use crate::fixture::Fixture;
 use crate::roster::{MemberId, RosterRef};
 use crate::verdict::{Health, Link};
@@ -35,7 +35,7 @@ enum Step {
     Tick,
     Facts(Health, Health),
     CloudContact,
-    Checked(Nonce, MemberId, CheckResult),
+    Checked(Question, MemberId, CheckResult),
     /// Members that join, and the nodes that are wanted.
     Roster(i64),
     Challenge(Challenge, Vec<MemberId>),
@@ -207,7 +207,9 @@ fn step() -> impl Strategy<Value = Step> {
         6 => Just(Step::Tick),
         1 => (health(), health()).prop_map(|(kubelet, runtime)| Step::Facts(kubelet, runtime)),
         1 => Just(Step::CloudContact),
-        2 => (nonce(), member(), result).prop_map(|(round, suspect, result)| Step::Checked(round, suspect, result)),
+        2 => (member(), nonce(), member(), result).prop_map(|(asker, round, suspect, result)| {
+            Step::Checked(Question { asker, round }, suspect, result)
+        }),
         1 => (1_i64..6).prop_map(Step::Roster),
         1 => (challenge(), vec(member(), 0..4)).prop_map(|(challenge, wanted)| Step::Challenge(challenge, wanted)),
         2 => (member(), renewal()).prop_map(|(member, renewal)| Step::LeaseRead(member, renewal)),
@@ -283,8 +285,8 @@ impl Stage {
             Step::Tick => self.feed(Input::Tick),
             Step::Facts(kubelet, runtime) => self.feed(Input::Facts { kubelet, runtime }),
             Step::CloudContact => self.feed(Input::CloudContact),
-            Step::Checked(round, suspect, result) => self.feed(Input::Checked {
-                round,
+            Step::Checked(asked, suspect, result) => self.feed(Input::Checked {
+                asked,
                 suspect,
                 result,
             }),

@@ -3,6 +3,7 @@
 use super::net::Net;
 use crate::fixture::Fixture;
 use rstest::rstest;
+use std::collections::BTreeSet;
 
 /// Hazards 11 and 45.
 #[rstest]
@@ -38,6 +39,31 @@ fn an_outage_of_the_api_server_of_fifteen_seconds_changes_no_reporter(#[values(5
     net.run(60_000);
     let changes: Vec<_> = net.stands.iter().filter(|(at, ..)| *at >= began).collect();
     assert!(changes.is_empty(), "{changes:?}");
+}
+
+/// With 31 of 64 dead, one cell of 25 looks like this. Each of the three watches ten members, of which six
+/// are dead, and asks about one: a majority answers.
+#[test]
+fn reporters_whose_samples_are_mostly_dead_report_where_a_majority_answers() {
+    let mut net = Net::fresh(64, 57);
+    net.run(60_000);
+    let reporters: Vec<usize> = net.rendezvous().into_iter().take(3).collect();
+    let mut dead = BTreeSet::new();
+    for reporter in &reporters {
+        let mut sample = net.subjects_of(*reporter);
+        sample.retain(|member| !reporters.contains(member));
+        let more = 6_usize.saturating_sub(sample.iter().filter(|member| dead.contains(*member)).count());
+        let living = sample.into_iter().filter(|member| !dead.contains(member));
+        let dying: Vec<usize> = living.take(more).collect();
+        dead.extend(dying);
+    }
+    assert!(dead.len() < 32, "a majority lives: {dead:?}");
+    for i in &dead {
+        net.kill(*i);
+    }
+    net.until("all are announced", 15_000, |net| {
+        dead.iter().all(|i| net.is_dead(*i))
+    });
 }
 
 /// The next in the order hears of it from those who watch the dead.

@@ -2,7 +2,7 @@
 
 use super::heard;
 use crate::Millis;
-use crate::engine::{CheckResult, Config, Engine, Identity, Input, Output};
+use crate::engine::{CheckResult, Config, Engine, Identity, Input, Output, Question};
 use crate::fixture::Fixture;
 use crate::roster::MemberId;
 use crate::verdict::{Health, Link};
@@ -13,7 +13,7 @@ use crate::wire::{
 use proptest::prelude::*;
 use proptest::sample::select;
 use rstest::rstest;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -163,8 +163,15 @@ impl Voter {
     }
 
     fn checked(&mut self, round: u8, result: CheckResult, living: &[usize]) -> Vec<Ballot> {
+        self.checked_for(ASKER, round, result, living)
+    }
+
+    fn checked_for(&mut self, asker: usize, round: u8, result: CheckResult, living: &[usize]) -> Vec<Ballot> {
         let input = Input::Checked {
-            round: Nonce([round; 16]),
+            asked: Question {
+                asker: Fixture::id(asker),
+                round: Nonce([round; 16]),
+            },
             suspect: Fixture::id(SUSPECT),
             result,
         };
@@ -565,6 +572,71 @@ fn one_ballot_answers_for_all_suspects_of_a_request_and_again_when_asked_again()
     assert_eq!(ballots.len(), 1);
     let outputs = voter.ask(1, suspects, 1_000);
     assert_eq!(voter.answer(&outputs, &[]), ballots, "the same words");
+}
+
+/// Node 4 hears of the request before the voter does, and asks the same in its own name. The check for it has
+/// no time, or is refused, and so finds nothing: that says nothing about the suspect.
+#[rstest]
+#[case::the_suspect_is_silent(CheckResult::Failed, CheckResult::Unavailable, Answer::No)]
+#[case::nobody_could_check_it(CheckResult::Unavailable, CheckResult::Failed, Answer::Abstain)]
+fn who_repeats_a_request_as_its_own_changes_no_vote_for_the_one_who_made_it(
+    #[case] found: CheckResult,
+    #[case] found_for_the_other: CheckResult,
+    #[case] expected: Answer,
+) {
+    const REPEATS: usize = 4;
+    let mut voter = Voter::among(5);
+    voter.run(4_000, &[ASKER, REPEATS]);
+    let mut outputs = Vec::new();
+    for (asker, budget) in [(REPEATS, 1_000), (ASKER, 1_000), (REPEATS, 210)] {
+        let request = Voter::request(1, vec![Fixture::id(SUSPECT)], budget);
+        let bytes = voter.say(asker, request);
+        outputs.extend(voter.engine.on(Millis(voter.now), heard(&bytes)));
+    }
+    let checks = outputs
+        .iter()
+        .filter(|output| matches!(output, Output::Check { .. }));
+    assert_eq!(checks.count(), 2, "each look has a check of its own");
+    voter.checked(1, found, &[]);
+    voter.checked_for(REPEATS, 1, found_for_the_other, &[]);
+    let mut outputs = Vec::new();
+    for _ in 0..20 {
+        voter.now += 50;
+        outputs.extend(voter.engine.on(Millis(voter.now), Input::Tick));
+    }
+    let ballots = sent(&voter.zone, &outputs)
+        .into_iter()
+        .filter_map(|message| match message.body {
+            Body::Ballot(ballot) => Some((message.header.to, ballot.said[0].answer)),
+            _ => None,
+        });
+    let ballots: BTreeMap<MemberId, Answer> = ballots.collect();
+    assert_eq!(ballots.get(&Fixture::id(ASKER)), Some(&expected));
+    assert!(ballots.contains_key(&Fixture::id(REPEATS)));
+}
+
+/// It asks much that costs no look. What it makes the voter keep takes no room from the answers to others.
+#[test]
+fn who_asks_much_takes_no_answer_from_others_that_is_asked_for_again() {
+    let mut voter = Voter::started_in(Fixture::stand_in(64), BTreeSet::new());
+    voter.run(4_000, &[ASKER, 4]);
+    for round in 0..=u8::MAX {
+        let request = Voter::request(round, vec![Fixture::id(1)], 0);
+        let bytes = voter.say(4, request);
+        voter.engine.on(Millis(voter.now), heard(&bytes));
+    }
+    let outputs = voter.ask(201, vec![Fixture::id(1)], 1_000);
+    let ballots = voter.answer(&outputs, &[]);
+    voter.now += 100;
+    let request = Voter::request(201, vec![Fixture::id(1)], 1_000);
+    voter.engine.on(Millis(voter.now), Input::CloudContact);
+    let bytes = voter.say(ASKER, request);
+    let outputs = voter.engine.on(Millis(voter.now), heard(&bytes));
+    assert_eq!(
+        voter.answer(&outputs, &[]),
+        ballots,
+        "the same words, though its link is back"
+    );
 }
 
 #[test]
