@@ -1,7 +1,7 @@
 //! `evenkeel install`, `upgrade` and `uninstall`: their flags, and how they end.
 
 use crate::error::InstallError;
-use crate::install::{self as steps};
+use crate::install::{self as steps, Change};
 use crate::manifest;
 use crate::objects::{Options, objects};
 use crate::settings::{SettingArgs, installable};
@@ -40,6 +40,9 @@ pub struct InstallArgs {
 /// decided stands in the NodeIncidents. What an earlier version had and this one has not is removed.
 #[derive(Clone, Debug, Args)]
 pub struct UpgradeArgs {
+    /// Also where the command that was used last is of a newer version: what only that one knows is lost.
+    #[arg(long)]
+    pub downgrade: bool,
     /// What is to change.
     #[command(flatten)]
     pub settings: SettingArgs,
@@ -94,7 +97,11 @@ pub async fn install(args: InstallArgs, shutdown: CancellationToken) -> Result<(
 /// `evenkeel upgrade`.
 pub async fn upgrade(args: UpgradeArgs, shutdown: CancellationToken) -> Result<(), InstallError> {
     let client = args.client.client("upgrade").await?;
-    let told = steps::upgrade(&client, &args.settings, args.wait.timeout, &shutdown).await?;
+    let change = Change {
+        settings: &args.settings,
+        downgrade: args.downgrade,
+    };
+    let told = steps::upgrade(&client, change, args.wait.timeout, &shutdown).await?;
     print(&told).map_err(InstallError::Output)
 }
 

@@ -54,6 +54,9 @@ pub enum InstallError {
     /// After a failure everything that had been made was removed. Then what of an earlier command stays.
     #[error("{0}; what this command had made was removed again{1}")]
     Undone(Box<InstallError>, String),
+    /// After a failure nothing was removed, because it is no longer this command's.
+    #[error("{0}; another command has gone on with this installation meanwhile, so nothing was removed")]
+    Overtaken(Box<InstallError>),
     /// Something is left on the cluster.
     #[error("{0}")]
     Left(String),

@@ -3,8 +3,8 @@
 use crate::cluster::{Named, apply};
 use crate::error::InstallError;
 use crate::objects::{
-    AGENT, AGENT_SETTINGS, CONTROLLER, INSTALLATION, Options, PART_OF, ROSTER_SECRET, WEBHOOK_SECRET,
-    objects, options_of,
+    AGENT, AGENT_SETTINGS, CONTROLLER, INSTALLATION, Options, PART_OF, ROSTER_SECRET, VERSION_LABEL,
+    WEBHOOK_SECRET, objects, options_of,
 };
 use crate::rollout::{Progress, Sight, progress};
 use crate::settings::SettingArgs;
@@ -17,6 +17,11 @@ use std::time::Duration;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+/// The version of this command.
+const VERSION: &str = env!("CARGO_PKG_VERSION");
+/// Annotation of the namespace: which command has installed or changed this last, so that one that fails
+/// takes nothing away from another one.
+pub(crate) const LAST_COMMAND: &str = "evenkeel.io/last-command";
 /// How often workloads are looked at.
 const LOOK: Duration = Duration::from_secs(1);
 /// Once something of both runs, what is missing gets this long without any progress.
@@ -41,7 +46,7 @@ pub async fn install(
     let absent = before.is_none().then_some(options.namespace.as_str());
     let objects = preflight::acceptance(client, objects(options), absent, &mut notes).await?;
 
-    let mut made = Made::default();
+    let mut made = Made::by(options);
     claim(client, &options.namespace, before, &mut made).await?;
     let installed = async {
         // Another installation may have begun in another namespace meanwhile.
@@ -63,17 +68,25 @@ pub async fn install(
     };
     notes.push(format!(
         "Evenkeel {} is installed in namespace {namespace}, mode {}, profile {}.\n{more}\nWhat could go wrong: evenkeel doctor\n",
-        env!("CARGO_PKG_VERSION"),
+        VERSION,
         options.mode,
         options.profile
     ));
     Ok(notes.join("\n"))
 }
 
+/// What an upgrade is told.
+#[derive(Clone, Copy)]
+pub(crate) struct Change<'a> {
+    pub(crate) settings: &'a SettingArgs,
+    /// Also where a newer version was applied last.
+    pub(crate) downgrade: bool,
+}
+
 /// Changes an installation, and says what was done.
 pub(crate) async fn upgrade(
     client: &Client,
-    settings: &SettingArgs,
+    Change { settings, downgrade }: Change<'_>,
     timeout: Duration,
     shutdown: &CancellationToken,
 ) -> Result<String, InstallError> {
@@ -107,25 +120,54 @@ pub(crate) async fn upgrade(
         )));
     }
     let options = settings.over(before.with_images_of(&usual));
-    if options.image != usual.image && settings.image.is_none() {
+    let applied = applied_version(&deployment, &daemon_set);
+    if let Some(newer) = applied.as_ref().filter(|applied| !downgrade && is_newer(applied)) {
+        return Err(InstallError::Refused(format!(
+            "Evenkeel was installed or upgraded by a command of version {newer}, and this one is of version {VERSION}: it would take away what \
+             only the newer one knows. Use that one, or --downgrade"
+        )));
+    }
+    let image_stays = options.image != usual.image && settings.image.is_none()
+        || options.agent_image != usual.agent_image
+            && settings.image.is_none()
+            && settings.agent_image.is_none();
+    if let Some(other) = applied
+        .as_ref()
+        .filter(|applied| image_stays && **applied != VERSION)
+    {
+        return Err(InstallError::Refused(format!(
+            "image {} was installed by a command of version {other}, and this one is of version {VERSION}: name the images of this version with \
+             --image and, where it is not beside that, --agent-image",
+            options.image
+        )));
+    }
+    if image_stays {
         notes.push(format!(
-            "note: the image stays {}, and this command is of version {}: --image names another",
+            "note: the image stays {}, and this command is of version {VERSION}: --image names another",
             options.image,
-            env!("CARGO_PKG_VERSION")
         ));
     }
     settings.check()?;
     roster::check(client, &home).await?;
     let objects = preflight::acceptance(client, objects(&options), None, &mut notes).await?;
-    let mut made = Made::default();
+    let mut made = Made::by(&options);
     let changed = async {
+        made.take_over(client, &home).await?;
         let (is_done, told) = put(client, &options, &objects, timeout, shutdown, &mut made).await?;
         notes.push(told);
         // What runs in the former version may still need what that had.
-        if is_done {
-            for named in prune(client, &home, &objects).await? {
+        let of_before = leftovers(client, &home, &objects).await?;
+        if is_done && (!image_stays || applied.is_some()) {
+            for named in &of_before {
+                named.delete(client).await?;
                 notes.push(format!("removed {named}, which this version does not have"));
             }
+        } else if !of_before.is_empty() {
+            let of_before: Vec<String> = of_before.iter().map(ToString::to_string).collect();
+            notes.push(format!(
+                "of an earlier version stays, because not every pod is known to be of this one: {}. Repeat `evenkeel upgrade` once all are",
+                of_before.join(", ")
+            ));
         }
         Ok(())
     };
@@ -134,10 +176,7 @@ pub(crate) async fn upgrade(
         .map_err(|error| InstallError::Midway(Box::new(error), "evenkeel upgrade"))?;
     notes.push(format!(
         "Evenkeel is at version {} in namespace {home}: image {}, mode {}, profile {}.\n",
-        env!("CARGO_PKG_VERSION"),
-        options.image,
-        options.mode,
-        options.profile
+        VERSION, options.image, options.mode, options.profile
     ));
     Ok(notes.join("\n"))
 }
@@ -167,24 +206,23 @@ pub(crate) async fn claim(
     made: &mut Made,
 ) -> Result<(), InstallError> {
     let here = Named::new("v1", "Namespace", None, namespace);
-    let labels = json!({PART_OF.0: PART_OF.1, INSTALLATION: namespace});
-    let (claimed, done) = match &before {
-        Some(before) if before["metadata"]["labels"][INSTALLATION] == namespace => {
-            made.is_repeated = true;
-            return Ok(());
-        }
-        Some(before) => {
-            let version = &before["metadata"]["resourceVersion"];
-            let mark = json!({"metadata": {"labels": labels, "resourceVersion": version}});
-            (here.merge(client, &mark).await, "changed")
-        }
-        None => {
-            let new = json!({"metadata": {"name": namespace, "labels": labels}});
-            (here.create(client, &new).await, "made")
-        }
+    let mut metadata = json!({
+        "labels": {PART_OF.0: PART_OF.1, INSTALLATION: namespace},
+        "annotations": {LAST_COMMAND: made.command},
+    });
+    let (claimed, done) = if let Some(before) = &before {
+        metadata["resourceVersion"] = before["metadata"]["resourceVersion"].clone();
+        let mark = json!({"metadata": metadata});
+        (here.merge(client, &mark).await, "changed")
+    } else {
+        metadata["name"] = json!(namespace);
+        (here.create(client, &json!({"metadata": metadata})).await, "made")
     };
     match claimed {
         Ok(()) => match before {
+            Some(before) if before["metadata"]["labels"][INSTALLATION] == namespace => {
+                made.is_repeated = true;
+            }
             Some(before) => made.changed.push((here, before)),
             None => made.new.push(here),
         },
@@ -209,9 +247,29 @@ async fn workloads(client: &Client, namespace: &str) -> Result<(Value, Value), I
     Ok((deployment.unwrap_or_default(), daemon_set.unwrap_or_default()))
 }
 
+/// The version of the command that applied the workloads, if one that says it did.
+fn applied_version(deployment: &Value, daemon_set: &Value) -> Option<String> {
+    let mut both = [deployment, daemon_set].into_iter();
+    let version = both.find_map(|workload| workload["metadata"]["labels"][VERSION_LABEL].as_str());
+    version.map(str::to_owned)
+}
+
+/// Whether a version is newer than this command's. What is no version is not.
+fn is_newer(version: &str) -> bool {
+    let numbers = |version: &str| {
+        let release = version.split(['-', '+']).next().unwrap_or_default();
+        let numbers: Option<Vec<u64>> = release.split('.').map(|number| number.parse().ok()).collect();
+        numbers.unwrap_or_default()
+    };
+    numbers(version) > numbers(VERSION)
+}
+
 /// What an installation has made so far.
-#[derive(Default)]
 pub(crate) struct Made {
+    /// Which command it is.
+    command: String,
+    /// Its controllers act, so that they may have put something on nodes.
+    acts: bool,
     /// Objects that were not there before, in their order.
     new: Vec<Named>,
     /// Objects that were there before without its mark, as they were.
@@ -221,9 +279,42 @@ pub(crate) struct Made {
 }
 
 impl Made {
+    /// Of a command with these options.
+    pub(crate) fn by(options: &Options) -> Self {
+        Self {
+            command: format!("{:016x}", rand::random::<u64>()),
+            acts: options.mode == "act",
+            new: Vec::new(),
+            changed: Vec::new(),
+            is_repeated: false,
+        }
+    }
+
+    /// From now on the installation is this command's.
+    async fn take_over(&self, client: &Client, namespace: &str) -> Result<(), InstallError> {
+        let here = Named::new("v1", "Namespace", None, namespace);
+        let mark = json!({"metadata": {"annotations": {LAST_COMMAND: self.command}}});
+        let marked = here.merge(client, &mark).await;
+        marked.map_err(InstallError::writing(&here))
+    }
+
+    /// Whether it still is.
+    async fn is_last(&self, client: &Client, namespace: &str) -> Result<bool, InstallError> {
+        let here = Named::new("v1", "Namespace", None, namespace).get(client).await?;
+        Ok(here.is_none_or(|here| here["metadata"]["annotations"][LAST_COMMAND] == self.command))
+    }
+
     /// Takes everything away again after a failure. Controllers that were started may have acted: they end
     /// first, and what they have put on nodes goes.
     async fn undo(self, client: &Client, namespace: &str, failure: InstallError) -> InstallError {
+        match self.is_last(client, namespace).await {
+            Ok(true) => {}
+            Ok(false) => return InstallError::Overtaken(Box::new(failure)),
+            Err(error) => {
+                let (failure, left) = (Box::new(failure), error.to_string());
+                return InstallError::HalfInstalled { failure, left };
+            }
+        }
         tracing::warn!(
             "taking back what was made; a second signal ends this at once and leaves the rest: run evenkeel uninstall then"
         );
@@ -236,7 +327,7 @@ impl Made {
             let patient = CancellationToken::new();
             let settled = async {
                 uninstall::stop(client, namespace, end, &patient).await?;
-                uninstall::settle(client, true).await
+                uninstall::settle(client, self.acts).await
             };
             note(settled.await.map(drop));
         }
@@ -288,6 +379,9 @@ async fn put(
         }
     }
     roster::ensure(client, &options.namespace).await?;
+    if !made.is_last(client, &options.namespace).await? {
+        return Err(InstallError::Stopped("not everything was applied".to_owned()));
+    }
     apply_all(client, &workloads, shutdown, made).await?;
     if timeout.is_zero() {
         let told = "nobody waited for controllers and agents: evenkeel doctor says whether they run";
@@ -389,19 +483,14 @@ pub(crate) async fn sight(client: &Client, namespace: &str) -> Result<Sight, Ins
     })
 }
 
-/// Removes parts of an earlier version that are not among `objects`, and says which. Definitions of kinds
-/// stay, because their objects would go with them.
-async fn prune(client: &Client, namespace: &str, objects: &[Value]) -> Result<Vec<Named>, InstallError> {
+/// Parts of an earlier version that are not among `objects`. Definitions of kinds stay, because their objects
+/// would go with them.
+async fn leftovers(client: &Client, namespace: &str, objects: &[Value]) -> Result<Vec<Named>, InstallError> {
     let wanted: Vec<Named> = objects.iter().map(Named::of).collect();
-    let mut removed = Vec::new();
-    for part in all_parts(client, namespace, objects).await? {
-        let is_kept = part.kind() == "Namespace" || part.kind() == "CustomResourceDefinition";
-        if !is_kept && !wanted.contains(&part) {
-            part.delete(client).await?;
-            removed.push(part);
-        }
-    }
-    Ok(removed)
+    let stays = |part: &Named| part.kind() == "Namespace" || part.kind() == "CustomResourceDefinition";
+    let mut parts = all_parts(client, namespace, objects).await?;
+    parts.retain(|part| !stays(part) && !wanted.contains(part));
+    Ok(parts)
 }
 
 /// Everything on the cluster that is marked as part of this installation and is of a kind that `objects`

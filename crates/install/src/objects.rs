@@ -29,6 +29,8 @@ const FILES: [(&str, &str); 5] = [
 pub const INSTALLATION: &str = "evenkeel.io/installation";
 /// The common label of the same objects, for people.
 pub const PART_OF: (&str, &str) = ("app.kubernetes.io/part-of", "evenkeel");
+/// The common label of both workloads with the version of the command that applied them.
+pub const VERSION_LABEL: &str = "app.kubernetes.io/version";
 /// The Secret with the key that signs rosters, and the key's name in it.
 pub const ROSTER_SECRET: (&str, &str) = ("evenkeel-roster", "roster.key");
 /// The ConfigMap with the settings of agents, and the file's name in it.
@@ -154,6 +156,7 @@ fn label(object: &mut Value, pointer: &str, namespace: &str) {
 }
 
 fn controller(object: &mut Value, options: &Options) {
+    object["metadata"]["labels"][VERSION_LABEL] = json!(env!("CARGO_PKG_VERSION"));
     let pod = &mut object["spec"]["template"]["spec"];
     for (key, value) in &options.controller_nodes {
         pod["nodeSelector"][key] = json!(value);
@@ -166,6 +169,7 @@ fn controller(object: &mut Value, options: &Options) {
 }
 
 fn agent(object: &mut Value, options: &Options) {
+    object["metadata"]["labels"][VERSION_LABEL] = json!(env!("CARGO_PKG_VERSION"));
     let container = &mut object["spec"]["template"]["spec"]["containers"][0];
     container["image"] = json!(options.agent_image);
     zone(container, options);

@@ -1,10 +1,11 @@
 //! Installation and upgrade on the embedded API server, whose workloads the tests play.
 
 mod removal_tests;
+mod versions_tests;
 
 use crate::cluster::Named;
 use crate::error::InstallError;
-use crate::install::{all_parts, install, sight, upgrade};
+use crate::install::{Change, all_parts, install, sight, upgrade};
 use crate::objects::{AGENT, CONTROLLER, INSTALLATION, Options, ROSTER_SECRET, objects};
 use crate::settings::SettingArgs;
 use crate::uninstall::uninstall;
@@ -22,6 +23,13 @@ use tokio_util::sync::CancellationToken;
 const HOME: &str = "evenkeel-system";
 const WAIT: Duration = Duration::from_secs(60);
 const NO_WAIT: Duration = Duration::ZERO;
+
+fn change(settings: &SettingArgs) -> Change<'_> {
+    Change {
+        settings,
+        downgrade: false,
+    }
+}
 
 fn token() -> CancellationToken {
     CancellationToken::new()
@@ -301,13 +309,19 @@ async fn an_upgrade_changes_what_it_is_told_and_keeps_the_rest() {
         mode: Some(crate::settings::ModeArg::Act),
         ..SettingArgs::default()
     };
-    let early = upgrade(&cluster.client, &act, NO_WAIT, &token()).await.unwrap();
+    let early = upgrade(&cluster.client, change(&act), NO_WAIT, &token())
+        .await
+        .unwrap();
     assert!(
         !early.contains("removed"),
         "the former version may still run: {early}"
     );
     let (told, ()) = tokio::join!(
-        async { upgrade(&cluster.client, &act, WAIT, &token()).await.unwrap() },
+        async {
+            upgrade(&cluster.client, change(&act), WAIT, &token())
+                .await
+                .unwrap()
+        },
         runs(&cluster),
     );
     assert!(
@@ -353,7 +367,7 @@ async fn an_upgrade_keeps_what_it_can_read_and_asks_for_the_rest() {
         controller_nodes: vec![None],
         ..SettingArgs::default()
     };
-    let error = upgrade(&cluster.client, &settings, NO_WAIT, &token())
+    let error = upgrade(&cluster.client, change(&settings), NO_WAIT, &token())
         .await
         .unwrap_err();
     assert_eq!(error.exit_code(), 2);
@@ -364,7 +378,7 @@ async fn an_upgrade_keeps_what_it_can_read_and_asks_for_the_rest() {
     );
     assert!(home.find::<Deployment>(CONTROLLER).await.is_none());
     settings.profile = Some(crate::settings::ProfileArg::Builtin);
-    upgrade(&cluster.client, &settings, NO_WAIT, &token())
+    upgrade(&cluster.client, change(&settings), NO_WAIT, &token())
         .await
         .unwrap();
     let deployment = json!(home.get::<Deployment>(CONTROLLER).await);
@@ -413,7 +427,13 @@ async fn definitions_that_are_older_or_missing_are_brought_up_to_date() {
 
     let name = "nodeincidents.evenkeel.io";
     cluster.delete::<CustomResourceDefinition>(name).await;
-    let told = upgrade(&cluster.client, &SettingArgs::default(), NO_WAIT, &token()).await;
+    let told = upgrade(
+        &cluster.client,
+        change(&SettingArgs::default()),
+        NO_WAIT,
+        &token(),
+    )
+    .await;
     assert!(told.is_ok());
     assert!(cluster.find::<CustomResourceDefinition>(name).await.is_some());
 }
@@ -421,16 +441,21 @@ async fn definitions_that_are_older_or_missing_are_brought_up_to_date() {
 #[tokio::test]
 async fn what_is_not_installed_is_not_upgraded_and_does_not_move() {
     let cluster = Cluster::new();
-    let error = upgrade(&cluster.client, &SettingArgs::default(), NO_WAIT, &token())
-        .await
-        .unwrap_err();
+    let error = upgrade(
+        &cluster.client,
+        change(&SettingArgs::default()),
+        NO_WAIT,
+        &token(),
+    )
+    .await
+    .unwrap_err();
     assert!(error.to_string().contains("use `evenkeel install`"), "{error}");
     let cluster = installed(&Options::default()).await;
     let elsewhere = SettingArgs {
         namespace: Some("pier".to_owned()),
         ..SettingArgs::default()
     };
-    let error = upgrade(&cluster.client, &elsewhere, NO_WAIT, &token())
+    let error = upgrade(&cluster.client, change(&elsewhere), NO_WAIT, &token())
         .await
         .unwrap_err();
     assert!(error.to_string().contains("uninstall it first"), "{error}");
@@ -589,7 +614,7 @@ async fn a_namespace_that_changes_before_it_is_claimed_is_refused() {
         .create::<Namespace>(json!({"metadata": {"name": HOME}}))
         .await;
     let claimed = async |before: Option<&Namespace>| {
-        let mut made = Made::default();
+        let mut made = Made::by(&Options::default());
         let claimed = claim(
             &cluster.client,
             HOME,
@@ -619,9 +644,14 @@ async fn a_namespace_that_changes_before_it_is_claimed_is_refused() {
 async fn without_its_binding_an_installation_is_still_found_and_mended() {
     let cluster = installed(&Options::default()).await;
     cluster.delete::<ClusterRoleBinding>(CONTROLLER).await;
-    upgrade(&cluster.client, &SettingArgs::default(), NO_WAIT, &token())
-        .await
-        .unwrap();
+    upgrade(
+        &cluster.client,
+        change(&SettingArgs::default()),
+        NO_WAIT,
+        &token(),
+    )
+    .await
+    .unwrap();
     assert!(cluster.find::<ClusterRoleBinding>(CONTROLLER).await.is_some());
 }
 
@@ -647,7 +677,13 @@ async fn a_tenant_cannot_pretend_an_installation() {
     assert!(told.unwrap().contains("is installed"));
     let homes = crate::preflight::homes(&cluster.client).await.unwrap();
     assert_eq!(homes.into_iter().collect::<Vec<_>>(), [HOME]);
-    let told = upgrade(&cluster.client, &SettingArgs::default(), NO_WAIT, &token()).await;
+    let told = upgrade(
+        &cluster.client,
+        change(&SettingArgs::default()),
+        NO_WAIT,
+        &token(),
+    )
+    .await;
     assert!(told.unwrap().contains("in namespace evenkeel-system"));
 }
 
@@ -694,9 +730,14 @@ async fn keys_that_do_not_go_together_are_refused_before_anything_is_changed() {
     let cluster = installed(&Options::default()).await;
     let home = cluster.namespaced(HOME);
     home.delete::<Secret>(ROSTER_SECRET.0).await;
-    let error = upgrade(&cluster.client, &SettingArgs::default(), NO_WAIT, &token())
-        .await
-        .unwrap_err();
+    let error = upgrade(
+        &cluster.client,
+        change(&SettingArgs::default()),
+        NO_WAIT,
+        &token(),
+    )
+    .await
+    .unwrap_err();
     assert!(
         error.to_string().contains("bring it back, or delete ConfigMap"),
         "{error}"
@@ -705,14 +746,24 @@ async fn keys_that_do_not_go_together_are_refused_before_anything_is_changed() {
     let key = evenkeel_zone::keys::SigningKey::from_seed(&[7; 32]).unwrap();
     let secret = json!({"metadata": {"name": ROSTER_SECRET.0}, "stringData": {ROSTER_SECRET.1: key.to_pem().unwrap()}});
     home.create::<Secret>(secret).await;
-    let error = upgrade(&cluster.client, &SettingArgs::default(), NO_WAIT, &token())
-        .await
-        .unwrap_err();
+    let error = upgrade(
+        &cluster.client,
+        change(&SettingArgs::default()),
+        NO_WAIT,
+        &token(),
+    )
+    .await
+    .unwrap_err();
     assert!(error.to_string().contains(&key.public().to_base64()), "{error}");
     home.delete::<ConfigMap>("evenkeel-agent").await;
-    upgrade(&cluster.client, &SettingArgs::default(), NO_WAIT, &token())
-        .await
-        .unwrap();
+    upgrade(
+        &cluster.client,
+        change(&SettingArgs::default()),
+        NO_WAIT,
+        &token(),
+    )
+    .await
+    .unwrap();
 }
 
 #[tokio::test]

@@ -3,7 +3,7 @@
 use crate::cluster::Named;
 use crate::debts;
 use crate::error::InstallError;
-use crate::install::all_parts;
+use crate::install::{LAST_COMMAND, all_parts};
 use crate::objects::{
     AGENT_SETTINGS, CONTROLLER, INSTALLATION, Options, PART_OF, ROSTER_SECRET, WEBHOOK_SECRET, objects,
 };
@@ -164,9 +164,11 @@ pub(crate) async fn unmark(client: &Client, named: &Named, before: &Value) -> Re
         .map(|label| (label, metadata["labels"][label].clone()))
         .into_iter()
         .collect();
-    let pause = names::annotations::PAUSE;
-    let marks =
-        json!({"metadata": {"labels": labels, "annotations": {pause: metadata["annotations"][pause]}}});
+    let annotations: Value = [names::annotations::PAUSE, LAST_COMMAND]
+        .map(|name| (name, metadata["annotations"][name].clone()))
+        .into_iter()
+        .collect();
+    let marks = json!({"metadata": {"labels": labels, "annotations": annotations}});
     match named.merge(client, &marks).await {
         Err(kube::Error::Api(status)) if status.code == 404 => Ok(()),
         merged => merged.map_err(InstallError::writing(named)),

@@ -61,8 +61,9 @@ pub(super) const LIMITS: [Limit; 6] = [
         // twice; deaths that end and begin again, and renewals that somebody makes up; agents on full disks,
         // and agents that nobody hears; connections of many peers, proxies of the environment, and pods that
         // are never made; the search for reporters, and client certificates that are replaced; what is edited
-        // of a node that is cut off, disks that pods name, and writes that take long.
-        in_force: 190_500,
+        // of a node that is cut off, disks that pods name, and writes that take long; requests that others
+        // repeat, samples that are mostly dead, and commands of two versions.
+        in_force: 190_900,
         goal: 118_000,
         slack: 1_000,
     },
@@ -86,8 +87,9 @@ pub(super) const LIMITS: [Limit; 6] = [
         // outages in virtual time, and what one hostile member does to a carrier; large zones in the table of
         // numbers, listings on real sockets, and who keeps connections open; rankings that die from the top,
         // zones that come back from the dark, and certificates that change; slots and ranks that come back,
-        // and commands that do not die.
-        in_force: 155_400,
+        // and commands that do not die; requests that others repeat, samples that are mostly dead, and
+        // commands of two versions.
+        in_force: 156_000,
         goal: 96_000,
         slack: 1_000,
     },

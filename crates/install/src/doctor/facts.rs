@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 /// Kinds of which the objects are to be as this version applies them, and the check that says it.
-pub(crate) const PARTS: [(&str, &str, &str); 5] = [
+pub(crate) const PARTS: [(&str, &str, &str); 7] = [
     ("apiextensions.k8s.io/v1", "CustomResourceDefinition", "crds"),
     (
         "admissionregistration.k8s.io/v1",
@@ -21,6 +21,8 @@ pub(crate) const PARTS: [(&str, &str, &str); 5] = [
     ),
     ("rbac.authorization.k8s.io/v1", "ClusterRole", "rights"),
     ("rbac.authorization.k8s.io/v1", "ClusterRoleBinding", "rights"),
+    ("rbac.authorization.k8s.io/v1", "Role", "rights"),
+    ("rbac.authorization.k8s.io/v1", "RoleBinding", "rights"),
 ];
 
 /// Whether the API server reaches the webhook's Service.

@@ -1,7 +1,7 @@
 //! What is wrong with a cluster or an installation, as a list of findings. Pure.
 
 use super::facts::{Facts, PARTS, Reach};
-use super::nodes::{agents, cells, clocks, ports, stock_controllers, zones};
+use super::nodes::{self, agents, cells, clocks, ports, stock_controllers, zones};
 use crate::error::InstallError;
 use crate::objects::{AGENT, CONTROLLER, objects};
 use crate::rollout::{Progress, progress};
@@ -127,6 +127,14 @@ pub(super) fn name(object: &Value) -> &str {
     object["metadata"]["name"].as_str().unwrap_or_default()
 }
 
+/// With the namespace, where it has one.
+fn full_name(object: &Value) -> String {
+    match object["metadata"]["namespace"].as_str() {
+        Some(namespace) => format!("{namespace}/{}", name(object)),
+        None => name(object).to_owned(),
+    }
+}
+
 pub(super) fn labels(object: &Value) -> BTreeMap<String, String> {
     let labels = object["metadata"]["labels"].as_object().into_iter().flatten();
     labels
@@ -236,10 +244,10 @@ fn parts(facts: &Facts, found: &mut Found) {
     for (_, kind, check) in PARTS.into_iter().filter(|(_, kind, _)| facts.saw(&[kind])) {
         let (mut missing, mut differing) = (Vec::new(), Vec::new());
         for wanted in all.iter().filter(|wanted| wanted["kind"] == kind) {
-            let is_it = |part: &&Value| part["kind"] == kind && name(part) == name(wanted);
+            let is_it = |part: &&Value| part["kind"] == kind && full_name(part) == full_name(wanted);
             match facts.parts.iter().find(is_it) {
-                None => missing.push(name(wanted)),
-                Some(part) if !is_as_applied(part, wanted) => differing.push(name(wanted)),
+                None => missing.push(full_name(wanted)),
+                Some(part) if !is_as_applied(part, wanted) => differing.push(full_name(wanted)),
                 Some(_) => {}
             }
         }
@@ -250,8 +258,20 @@ fn parts(facts: &Facts, found: &mut Found) {
         };
         let differs = format!("not what this version of Evenkeel applies: {kind}");
         let lacks = format!("the cluster has no {kind}");
-        found.about(Severity::Error, check, &lacks, missing, fix);
-        found.about(severity, check, &differs, differing, fix);
+        found.about(
+            Severity::Error,
+            check,
+            &lacks,
+            missing.iter().map(String::as_str),
+            fix,
+        );
+        found.about(
+            severity,
+            check,
+            &differs,
+            differing.iter().map(String::as_str),
+            fix,
+        );
     }
 }
 
@@ -309,9 +329,8 @@ fn replicas(facts: &Facts, found: &mut Found) {
     };
     let now = facts.server_time.unwrap_or(facts.now).as_second();
     let works = |lease: &&Value| {
-        let renewed = lease["spec"]["renewTime"]
-            .as_str()
-            .and_then(|time| time.parse::<jiff::Timestamp>().ok());
+        // Not by the time in the Lease, which is of the clock of the controller's host.
+        let renewed = nodes::written(lease);
         name(lease).starts_with(names::REPLICA_LEASE_PREFIX)
             && renewed.is_some_and(|renewed| now - renewed.as_second() < SILENT_SECONDS)
     };
@@ -341,6 +360,7 @@ fn replicas(facts: &Facts, found: &mut Found) {
         .pods
         .iter()
         .filter(of_controller)
+        .filter(|pod| pod["status"]["phase"] != "Succeeded" && pod["status"]["phase"] != "Failed")
         .filter_map(|pod| pod["spec"]["nodeName"].as_str())
         .collect();
     let distinct: BTreeSet<&&str> = hosts.iter().collect();
@@ -370,7 +390,7 @@ fn replicas(facts: &Facts, found: &mut Found) {
 /// Whether a node can be in a roster.
 pub(super) fn is_member(facts: &Facts, node: &Value) -> bool {
     let labels = labels(node);
-    names::kept_out_of_rosters(&labels).is_none() && zone(facts, &labels).is_some()
+    nodes::takes_agents(&labels) && zone(facts, &labels).is_some()
 }
 
 pub(super) fn zone(facts: &Facts, labels: &BTreeMap<String, String>) -> Option<String> {
@@ -402,7 +422,11 @@ fn webhook(facts: &Facts, found: &mut Found) {
         );
     }
     match &facts.reach {
-        Reach::Unknown => {}
+        Reach::Unknown => found.warning(
+            "webhook",
+            "nobody could try whether the API server reaches the webhook",
+            "run doctor with the right to get services/proxy in Evenkeel's namespace",
+        ),
         Reach::Answers => {}
         Reach::Fails(why) => found.error(
             "webhook",

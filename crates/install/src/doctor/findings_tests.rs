@@ -64,7 +64,8 @@ fn pod(component: &str, node: &str) -> Value {
 }
 
 fn replica(name: &str, renewed: &str) -> Value {
-    json!({"metadata": {"name": format!("evenkeel-controller-replica-{name}")}, "spec": {"renewTime": renewed}})
+    let name = format!("evenkeel-controller-replica-{name}");
+    json!({"metadata": {"name": name, "managedFields": [{"time": renewed}]}, "spec": {"renewTime": "2026-01-01T00:00:00Z"}})
 }
 
 /// The Lease of the cell's reporters, renewed at this time.
@@ -144,6 +145,21 @@ fn nothing_is_said_of_an_installation_that_is_well() {
     assert_eq!(findings(&healthy()), []);
 }
 
+/// Nodes on which no agent runs, and pods that have ended.
+#[rstest]
+#[case(|f: &mut Facts| f.nodes.push(node("w", json!({"kubernetes.io/os": "windows"}))))]
+#[case(|f: &mut Facts| f.nodes.push(node("f", json!({"eks.amazonaws.com/compute-type": "fargate"}))))]
+#[case(|f: &mut Facts| {
+    let mut ended = pod("controller", "cloud-1");
+    ended["status"]["phase"] = json!("Failed");
+    f.sight.pods.push(ended);
+})]
+fn nothing_is_said_of_what_is_as_it_should_be(#[case] change: fn(&mut Facts)) {
+    let mut facts = healthy();
+    change(&mut facts);
+    assert_eq!(findings(&facts), []);
+}
+
 /// One change of a healthy installation, how bad it is, its check, and words of what is said.
 #[rstest]
 #[case(|f: &mut Facts| trouble(f, "Pod", true), Severity::Warning, "reading", "cannot read objects of kind Pod: it is so")]
@@ -168,12 +184,14 @@ fn nothing_is_said_of_an_installation_that_is_well() {
 #[case(|f: &mut Facts| f.sight.daemon_set["status"]["numberAvailable"] = json!(3), Severity::Warning, "workloads", "3 of 5 agents")]
 #[case(|f: &mut Facts| f.agents[0]["spec"]["version"] = json!("0.0.1"), Severity::Warning, "versions", "shore-1")]
 #[case(|f: &mut Facts| drop(f.leases.drain(..2)), Severity::Error, "controllers", "no controller works")]
-#[case(|f: &mut Facts| f.leases[1]["spec"]["renewTime"] = json!("2026-11-28T01:50:00Z"), Severity::Warning, "controllers", "works alone")]
+#[case(|f: &mut Facts| f.leases[1] = replica("b", "2026-11-28T01:50:00Z"), Severity::Warning, "controllers", "works alone")]
 #[case(|f: &mut Facts| f.sight.pods[1]["spec"]["nodeName"] = json!("cloud-1"), Severity::Warning, "controllers", "several controllers")]
 #[case(|f: &mut Facts| f.sight.pods[1]["spec"]["nodeName"] = json!("shore-1"), Severity::Warning, "controllers", "a node that it judges: shore-1")]
 #[case(|f: &mut Facts| f.webhook = None, Severity::Error, "webhook", "not registered")]
 #[case(|f: &mut Facts| f.webhook = Some(json!({})), Severity::Error, "webhook", "not registered")]
 #[case(|f: &mut Facts| f.reach = Reach::Fails("timeout".to_owned()), Severity::Error, "webhook", "timeout")]
+#[case(|f: &mut Facts| f.reach = Reach::Unknown, Severity::Warning, "webhook", "nobody could try")]
+#[case(|f: &mut Facts| f.parts.retain(|part| full_name(part) != "kube-node-lease/evenkeel-agent" || part["kind"] != "Role"), Severity::Error, "rights", "the cluster has no Role kube-node-lease/evenkeel-agent")]
 #[case(|f: &mut Facts| f.fail_open = Some(3), Severity::Note, "webhook", "3 times")]
 #[case(|f: &mut Facts| f.fail_open = Some(101), Severity::Warning, "webhook", "101 times")]
 #[case(|f: &mut Facts| drop(f.agents.remove(1)), Severity::Warning, "agents", "registered on shore-2")]

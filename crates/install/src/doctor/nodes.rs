@@ -143,7 +143,7 @@ pub(super) fn zones(facts: &Facts, found: &mut Found) {
     let mut unlabelled = Vec::new();
     for node in &facts.nodes {
         let labels = labels(node);
-        if names::kept_out_of_rosters(&labels).is_some() {
+        if !takes_agents(&labels) {
             continue;
         }
         match zone(facts, &labels) {
@@ -270,8 +270,16 @@ fn clock_of(lease: &Value) -> Option<i64> {
     Some(renewed.as_second() - written(lease)?.as_second())
 }
 
+/// Whether a node can have an agent: the DaemonSet is for Linux, and for nodes with a host of their own.
+pub(super) fn takes_agents(labels: &BTreeMap<String, String>) -> bool {
+    let is = |label: &str, value: &str| labels.get(label).is_some_and(|found| found == value);
+    let other_system = labels.contains_key("kubernetes.io/os") && !is("kubernetes.io/os", "linux");
+    let no_host = is("eks.amazonaws.com/compute-type", "fargate");
+    names::kept_out_of_rosters(labels).is_none() && !other_system && !no_host
+}
+
 /// When the API server took the last write of an object.
-fn written(object: &Value) -> Option<jiff::Timestamp> {
+pub(super) fn written(object: &Value) -> Option<jiff::Timestamp> {
     let entries = object["metadata"]["managedFields"].as_array()?;
     entries.iter().filter_map(|entry| parse(&entry["time"])).max()
 }

@@ -1,0 +1,156 @@
+//! Commands of other versions, and commands that meet each other.
+
+use super::*;
+use k8s_openapi::api::core::v1::Node;
+
+const LABEL: &str = "app.kubernetes.io/version";
+
+fn act() -> SettingArgs {
+    SettingArgs {
+        mode: Some(crate::settings::ModeArg::Act),
+        ..SettingArgs::default()
+    }
+}
+
+/// A command of this version (`None`: one that does not say it) has applied both workloads.
+async fn applied_by(cluster: &Cluster, version: Option<&str>) {
+    let home = cluster.namespaced(HOME);
+    let label = json!({"metadata": {"labels": {LABEL: version}}});
+    home.merge::<Deployment>(CONTROLLER, label.clone()).await;
+    home.merge::<DaemonSet>(AGENT, label).await;
+}
+
+#[tokio::test]
+async fn an_older_command_takes_nothing_away_unless_it_is_told_to() {
+    let cluster = installed(&Options::default()).await;
+    applied_by(&cluster, Some("99.0.1")).await;
+    let role = cluster.get::<ClusterRole>(AGENT).await;
+    let error = upgrade(&cluster.client, change(&act()), NO_WAIT, &token())
+        .await
+        .unwrap_err();
+    assert_eq!(error.exit_code(), 2);
+    let said = error.to_string();
+    assert!(
+        said.contains("version 99.0.1") && said.contains("--downgrade"),
+        "{said}"
+    );
+    let now = cluster.get::<ClusterRole>(AGENT).await;
+    assert_eq!(now.metadata.resource_version, role.metadata.resource_version);
+    let act = act();
+    let downgrade = Change {
+        downgrade: true,
+        ..change(&act)
+    };
+    upgrade(&cluster.client, downgrade, NO_WAIT, &token())
+        .await
+        .unwrap();
+    let deployment = cluster.namespaced(HOME).get::<Deployment>(CONTROLLER).await;
+    assert_eq!(
+        deployment.metadata.labels.unwrap()[LABEL],
+        env!("CARGO_PKG_VERSION")
+    );
+}
+
+#[tokio::test]
+async fn where_the_version_changes_images_from_elsewhere_are_to_be_named() {
+    let first = Options {
+        image: "mirror/evenkeel:1".to_owned(),
+        agent_image: "mirror/evenkeel-agent:1".to_owned(),
+        ..Options::default()
+    };
+    let cluster = installed(&first).await;
+    applied_by(&cluster, Some("0.0.1")).await;
+    let error = upgrade(&cluster.client, change(&act()), NO_WAIT, &token())
+        .await
+        .unwrap_err();
+    assert_eq!(error.exit_code(), 2);
+    let said = error.to_string();
+    assert!(
+        said.contains("mirror/evenkeel:1") && said.contains("--image"),
+        "{said}"
+    );
+    let named = SettingArgs {
+        image: Some("mirror/evenkeel:2".to_owned()),
+        ..act()
+    };
+    let said = upgrade(&cluster.client, change(&named), NO_WAIT, &token()).await;
+    assert!(said.unwrap().contains("image mirror/evenkeel:2, mode act"));
+}
+
+/// Nobody knows which version the image has: what it may need stays, and is named.
+#[tokio::test]
+async fn what_an_unknown_version_may_need_stays_and_is_named() {
+    let first = Options {
+        image: "mirror/evenkeel:1".to_owned(),
+        agent_image: "mirror/evenkeel-agent:1".to_owned(),
+        ..Options::default()
+    };
+    let (cluster, act) = (installed(&first).await, act());
+    upgrade(&cluster.client, change(&act), NO_WAIT, &token())
+        .await
+        .unwrap();
+    applied_by(&cluster, None).await;
+    let old = json!({"metadata": {"name": "evenkeel-old", "labels": {INSTALLATION: HOME}}, "rules": []});
+    cluster.create::<ClusterRole>(old).await;
+    let (said, ()) = tokio::join!(
+        async {
+            upgrade(&cluster.client, change(&act), WAIT, &token())
+                .await
+                .unwrap()
+        },
+        runs(&cluster),
+    );
+    assert!(
+        said.contains("of an earlier version stays") && said.contains("ClusterRole evenkeel-old"),
+        "{said}"
+    );
+    assert!(cluster.find::<ClusterRole>("evenkeel-old").await.is_some());
+}
+
+/// Somebody mends an installation while the command that began it still waits, which then fails.
+#[tokio::test]
+async fn a_command_that_fails_takes_nothing_away_from_one_that_went_on() {
+    let cluster = Cluster::new();
+    let stop = token();
+    let (outcome, ()) = tokio::join!(
+        async { install(&cluster.client, &Options::default(), WAIT, &stop).await },
+        async {
+            let home = cluster.namespaced(HOME);
+            home.until::<Deployment>(CONTROLLER, "is there", |_| true).await;
+            home.until::<DaemonSet>(AGENT, "is there", |_| true).await;
+            upgrade(&cluster.client, change(&act()), NO_WAIT, &token())
+                .await
+                .unwrap();
+            stop.cancel();
+        }
+    );
+    let said = outcome.unwrap_err().to_string();
+    assert!(said.contains("another command has gone on"), "{said}");
+    let home = cluster.namespaced(HOME);
+    assert!(home.find::<Deployment>(CONTROLLER).await.is_some());
+    assert!(home.find::<Secret>(ROSTER_SECRET.0).await.is_some());
+    assert!(cluster.find::<ClusterRole>(AGENT).await.is_some());
+}
+
+/// Controllers that only observe have put nothing on nodes: what is there is SuperEdge's.
+#[tokio::test]
+async fn a_failed_installation_leaves_the_annotation_of_superedge() {
+    let cluster = Cluster::new();
+    let health = "superedgehealth/node-health";
+    let node = json!({"metadata": {"name": "shore-1", "annotations": {health: "true"}}});
+    cluster.create::<Node>(node).await;
+    let stop = token();
+    let (outcome, ()) = tokio::join!(
+        async { install(&cluster.client, &Options::default(), WAIT, &stop).await },
+        async {
+            let home = cluster.namespaced(HOME);
+            home.until::<Deployment>(CONTROLLER, "is there", |_| true).await;
+            stop.cancel();
+        }
+    );
+    outcome.unwrap_err();
+    let home = cluster.namespaced(HOME);
+    assert!(home.find::<Deployment>(CONTROLLER).await.is_none());
+    let node: Node = cluster.get("shore-1").await;
+    assert_eq!(node.metadata.annotations.unwrap()[health], "true");
+}
