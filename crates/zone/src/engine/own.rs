@@ -184,8 +184,8 @@ impl Own {
         }
     }
 
-    /// What was answered before now says nothing of whom this agent reaches: it was paused, has lost more of its
-    /// cell, or has another one.
+    /// What was answered before now says nothing of whom this agent reaches: it was paused, has lost more of
+    /// its cell, or has another one.
     pub(super) fn forget_answers(&mut self, cx: &Context) {
         (self.answers_from, self.answered_until) = (cx.now(), Millis(0));
     }

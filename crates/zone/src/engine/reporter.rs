@@ -33,8 +33,8 @@ const COUNT_EVERY_MS: u64 = 20;
 /// Who loses its rank keeps what it holds for this long. As links run out one after the other, in an outage
 /// of the API server, a rank goes and is back soon, and each return would begin with rounds about all.
 const KEEP_WITHOUT_RANK_MS: u64 = 2_000;
-/// Who has the lesser part of its sample within reach asks about one member so often: the answers show whether
-/// it reaches a majority all the same, and on the smaller side of a split they cost little.
+/// Who has the lesser part of its sample within reach asks about one member so often: the answers show
+/// whether it reaches a majority all the same, and on the smaller side of a split they cost little.
 const SOUND_EVERY_MS: u64 = 4_000;
 /// With more listed members than this, two rounds about most of them would be more than a report should hold.
 const CROWD: usize = 40;

@@ -2,9 +2,9 @@
 //!
 //! There a member knows of most others only that they answered within the last 30 s. When one is lost on
 //! which it depends who reports, its observers say so to everybody. All then ask down the ranking, in each
-//! period four times as far, until three have answered that can report. Who is asked in a search and stays silent
-//! for three periods counts as lost: else the next ones of the ranking would be taken for living, and nobody
-//! would report, until what they last said is too old.
+//! period four times as far, until three have answered that can report. Who is asked in a search and stays
+//! silent for three periods counts as lost: else the next ones of the ranking would be taken for living, and
+//! nobody would report, until what they last said is too old.
 
 use super::context::Context;
 use crate::Millis;

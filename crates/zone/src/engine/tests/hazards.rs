@@ -79,8 +79,8 @@ fn who_stays_lost_to_some_observers_is_voted_on_after_two_periods(#[values(1, 2,
     net.until("the vote is counted", 2_000, |net| net.is_dead(7));
 }
 
-/// Hazard 8: the smaller side of a split sees a majority dead, and ranks its own members as the reporters. Who
-/// watches a sample of the cell asks about one member, to find out whether a majority answers.
+/// Hazard 8: the smaller side of a split sees a majority dead, and ranks its own members as the reporters.
+/// Who watches a sample of the cell asks about one member, to find out whether a majority answers.
 #[rstest]
 #[case::of_five(5, &[1, 2], 0)]
 #[case::half_of_four(4, &[1, 2], 0)]
