@@ -276,12 +276,16 @@ impl Engine {
         // The answer is about a container that is gone. The kubelet publishes it under the old ID.
         let stale = strict && present.map(|present| &present.id) != slot.worker.container_id();
         let before = (slot.worker.published(), slot.worker.run());
+        let held = slot.worker.on_hold();
         if !stale {
             slot.worker.settle(settled, &slot.probe, &self.config.policy);
         }
         let published = slot.worker.published();
+        // A container that was seen before it ran has failed already, by what is published. Who kills it
+        // waits for the failure that it is held for.
+        let is_held_now = slot.worker.on_hold() && !held;
         let change = published
-            .filter(|_| published != before.0)
+            .filter(|_| published != before.0 || is_held_now)
             .zip(slot.worker.container_id().cloned())
             .map(|(reading, container_id)| Notice::Published {
                 key: slot.key.clone(),

@@ -303,3 +303,26 @@ fn an_attempt_is_told_with_its_event_and_counted() {
     assert_eq!((tally.durations.count, tally.durations.buckets[1]), (4, 4));
     assert_eq!(tally.durations.sum.as_millis(), 28);
 }
+
+/// It was seen before it ran, which counts as a failure. Then it fails from its first attempt on, and whoever
+/// kills it is told.
+#[test]
+fn a_container_that_was_seen_before_it_ran_is_killed_like_any_other() {
+    for (compat, kind) in [Compat::Kubelet, Compat::Strict]
+        .into_iter()
+        .flat_map(|compat| [(compat, Kind::Liveness), (compat, Kind::Startup)])
+    {
+        let mut engine = engine(compat);
+        engine.add_pod(simple("p", &[(kind, probe())]), secs(100));
+        let waits = status([in_state("c", "c://1", ContainerState::Waiting)]);
+        engine.update_status("p", waits, secs(100));
+        drive(&mut engine, secs(115), badly);
+        engine.drain();
+        engine.update_status("p", up("c://1", 116), secs(116));
+        drive(&mut engine, secs(300), badly);
+        let notices = engine.drain();
+        let told = published(&notices);
+        let told: Vec<_> = told.iter().map(|(kind, reading, _)| (*kind, *reading)).collect();
+        assert_eq!(told, [(kind, Reading::Failure)], "{compat:?}");
+    }
+}
