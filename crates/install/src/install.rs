@@ -127,10 +127,8 @@ pub(crate) async fn upgrade(
              only the newer one knows. Use that one, or --downgrade"
         )));
     }
-    let image_stays = options.image != usual.image && settings.image.is_none()
-        || options.agent_image != usual.agent_image
-            && settings.image.is_none()
-            && settings.agent_image.is_none();
+    let agent_stays = options.agent_image != usual.agent_image && settings.agent_image.is_none();
+    let image_stays = settings.image.is_none() && (options.image != usual.image || agent_stays);
     if let Some(other) = applied
         .as_ref()
         .filter(|applied| image_stays && **applied != VERSION)

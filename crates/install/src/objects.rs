@@ -134,8 +134,9 @@ pub fn objects(options: &Options) -> Vec<Value> {
         match (object["kind"].as_str(), object["metadata"]["name"].as_str()) {
             (Some("Deployment"), Some(CONTROLLER)) => controller(object, options),
             (Some("DaemonSet"), Some(AGENT)) => agent(object, options),
-            _ => {}
+            _ => continue,
         }
+        object["metadata"]["labels"][VERSION_LABEL] = json!(env!("CARGO_PKG_VERSION"));
     }
     objects
 }
@@ -156,7 +157,6 @@ fn label(object: &mut Value, pointer: &str, namespace: &str) {
 }
 
 fn controller(object: &mut Value, options: &Options) {
-    object["metadata"]["labels"][VERSION_LABEL] = json!(env!("CARGO_PKG_VERSION"));
     let pod = &mut object["spec"]["template"]["spec"];
     for (key, value) in &options.controller_nodes {
         pod["nodeSelector"][key] = json!(value);
@@ -169,7 +169,6 @@ fn controller(object: &mut Value, options: &Options) {
 }
 
 fn agent(object: &mut Value, options: &Options) {
-    object["metadata"]["labels"][VERSION_LABEL] = json!(env!("CARGO_PKG_VERSION"));
     let container = &mut object["spec"]["template"]["spec"]["containers"][0];
     container["image"] = json!(options.agent_image);
     zone(container, options);

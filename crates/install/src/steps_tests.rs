@@ -35,6 +35,26 @@ fn token() -> CancellationToken {
     CancellationToken::new()
 }
 
+/// An upgrade with these settings that waits for nobody.
+async fn upgraded(cluster: &Cluster, settings: &SettingArgs) -> Result<String, InstallError> {
+    upgrade(&cluster.client, change(settings), NO_WAIT, &token()).await
+}
+
+/// How an installation ends that is told to stop once its Deployment is there and `meanwhile` is over.
+async fn interrupted(cluster: &Cluster, meanwhile: impl AsyncFnOnce()) -> InstallError {
+    let stop = token();
+    let (outcome, ()) = tokio::join!(
+        async { install(&cluster.client, &Options::default(), WAIT, &stop).await },
+        async {
+            let home = cluster.namespaced(HOME);
+            home.until::<Deployment>(CONTROLLER, "is there", |_| true).await;
+            meanwhile().await;
+            stop.cancel();
+        }
+    );
+    outcome.unwrap_err()
+}
+
 async fn installed(options: &Options) -> Cluster {
     let cluster = Cluster::new();
     let told = install(&cluster.client, options, NO_WAIT, &token())
@@ -309,9 +329,7 @@ async fn an_upgrade_changes_what_it_is_told_and_keeps_the_rest() {
         mode: Some(crate::settings::ModeArg::Act),
         ..SettingArgs::default()
     };
-    let early = upgrade(&cluster.client, change(&act), NO_WAIT, &token())
-        .await
-        .unwrap();
+    let early = upgraded(&cluster, &act).await.unwrap();
     assert!(
         !early.contains("removed"),
         "the former version may still run: {early}"
@@ -367,9 +385,7 @@ async fn an_upgrade_keeps_what_it_can_read_and_asks_for_the_rest() {
         controller_nodes: vec![None],
         ..SettingArgs::default()
     };
-    let error = upgrade(&cluster.client, change(&settings), NO_WAIT, &token())
-        .await
-        .unwrap_err();
+    let error = upgraded(&cluster, &settings).await.unwrap_err();
     assert_eq!(error.exit_code(), 2);
     let said = error.to_string();
     assert!(
@@ -378,9 +394,7 @@ async fn an_upgrade_keeps_what_it_can_read_and_asks_for_the_rest() {
     );
     assert!(home.find::<Deployment>(CONTROLLER).await.is_none());
     settings.profile = Some(crate::settings::ProfileArg::Builtin);
-    upgrade(&cluster.client, change(&settings), NO_WAIT, &token())
-        .await
-        .unwrap();
+    upgraded(&cluster, &settings).await.unwrap();
     let deployment = json!(home.get::<Deployment>(CONTROLLER).await);
     let daemon_set = json!(home.get::<DaemonSet>(AGENT).await);
     let now = crate::objects::options_of(&deployment, &daemon_set, &Options::default());
@@ -427,13 +441,7 @@ async fn definitions_that_are_older_or_missing_are_brought_up_to_date() {
 
     let name = "nodeincidents.evenkeel.io";
     cluster.delete::<CustomResourceDefinition>(name).await;
-    let told = upgrade(
-        &cluster.client,
-        change(&SettingArgs::default()),
-        NO_WAIT,
-        &token(),
-    )
-    .await;
+    let told = upgraded(&cluster, &SettingArgs::default()).await;
     assert!(told.is_ok());
     assert!(cluster.find::<CustomResourceDefinition>(name).await.is_some());
 }
@@ -441,23 +449,14 @@ async fn definitions_that_are_older_or_missing_are_brought_up_to_date() {
 #[tokio::test]
 async fn what_is_not_installed_is_not_upgraded_and_does_not_move() {
     let cluster = Cluster::new();
-    let error = upgrade(
-        &cluster.client,
-        change(&SettingArgs::default()),
-        NO_WAIT,
-        &token(),
-    )
-    .await
-    .unwrap_err();
+    let error = upgraded(&cluster, &SettingArgs::default()).await.unwrap_err();
     assert!(error.to_string().contains("use `evenkeel install`"), "{error}");
     let cluster = installed(&Options::default()).await;
     let elsewhere = SettingArgs {
         namespace: Some("pier".to_owned()),
         ..SettingArgs::default()
     };
-    let error = upgrade(&cluster.client, change(&elsewhere), NO_WAIT, &token())
-        .await
-        .unwrap_err();
+    let error = upgraded(&cluster, &elsewhere).await.unwrap_err();
     assert!(error.to_string().contains("uninstall it first"), "{error}");
 }
 
@@ -467,16 +466,7 @@ async fn a_namespace_that_was_there_before_stays_as_it_was_after_a_failure() {
     cluster
         .create::<Namespace>(json!({"metadata": {"name": HOME, "labels": {"theirs": "x"}}}))
         .await;
-    let stop = token();
-    let (outcome, ()) = tokio::join!(
-        async { install(&cluster.client, &Options::default(), WAIT, &stop).await },
-        async {
-            let home = cluster.namespaced(HOME);
-            home.until::<Deployment>(CONTROLLER, "is there", |_| true).await;
-            stop.cancel();
-        }
-    );
-    outcome.unwrap_err();
+    interrupted(&cluster, async || {}).await;
     let namespace: Namespace = cluster.get(HOME).await;
     let labels = namespace.metadata.labels.unwrap();
     assert!(
@@ -510,20 +500,14 @@ async fn a_failed_installation_takes_back_exactly_what_it_made() {
     let mut by_hand = definition;
     by_hand["metadata"]["labels"] = json!({"theirs": "x"});
     cluster.create_any(by_hand).await;
-    let stop = token();
-    let (outcome, ()) = tokio::join!(
-        async { install(&cluster.client, &Options::default(), WAIT, &stop).await },
-        async {
-            home.until::<Deployment>(CONTROLLER, "is there", |_| true).await;
-            // What controllers make.
-            home.create::<Secret>(json!({"metadata": {"name": "evenkeel-webhook"}}))
-                .await;
-            home.create::<Lease>(json!({"metadata": {"name": "evenkeel-controller"}}))
-                .await;
-            stop.cancel();
-        }
-    );
-    let said = outcome.unwrap_err().to_string();
+    let failure = interrupted(&cluster, async || {
+        // What controllers make.
+        home.create::<Secret>(json!({"metadata": {"name": "evenkeel-webhook"}}))
+            .await;
+        home.create::<Lease>(json!({"metadata": {"name": "evenkeel-controller"}}))
+            .await;
+    });
+    let said = failure.await.to_string();
     assert!(
         said.ends_with("what this command had made was removed again"),
         "{said}"
@@ -644,14 +628,7 @@ async fn a_namespace_that_changes_before_it_is_claimed_is_refused() {
 async fn without_its_binding_an_installation_is_still_found_and_mended() {
     let cluster = installed(&Options::default()).await;
     cluster.delete::<ClusterRoleBinding>(CONTROLLER).await;
-    upgrade(
-        &cluster.client,
-        change(&SettingArgs::default()),
-        NO_WAIT,
-        &token(),
-    )
-    .await
-    .unwrap();
+    upgraded(&cluster, &SettingArgs::default()).await.unwrap();
     assert!(cluster.find::<ClusterRoleBinding>(CONTROLLER).await.is_some());
 }
 
@@ -677,13 +654,7 @@ async fn a_tenant_cannot_pretend_an_installation() {
     assert!(told.unwrap().contains("is installed"));
     let homes = crate::preflight::homes(&cluster.client).await.unwrap();
     assert_eq!(homes.into_iter().collect::<Vec<_>>(), [HOME]);
-    let told = upgrade(
-        &cluster.client,
-        change(&SettingArgs::default()),
-        NO_WAIT,
-        &token(),
-    )
-    .await;
+    let told = upgraded(&cluster, &SettingArgs::default()).await;
     assert!(told.unwrap().contains("in namespace evenkeel-system"));
 }
 
@@ -730,14 +701,7 @@ async fn keys_that_do_not_go_together_are_refused_before_anything_is_changed() {
     let cluster = installed(&Options::default()).await;
     let home = cluster.namespaced(HOME);
     home.delete::<Secret>(ROSTER_SECRET.0).await;
-    let error = upgrade(
-        &cluster.client,
-        change(&SettingArgs::default()),
-        NO_WAIT,
-        &token(),
-    )
-    .await
-    .unwrap_err();
+    let error = upgraded(&cluster, &SettingArgs::default()).await.unwrap_err();
     assert!(
         error.to_string().contains("bring it back, or delete ConfigMap"),
         "{error}"
@@ -746,24 +710,10 @@ async fn keys_that_do_not_go_together_are_refused_before_anything_is_changed() {
     let key = evenkeel_zone::keys::SigningKey::from_seed(&[7; 32]).unwrap();
     let secret = json!({"metadata": {"name": ROSTER_SECRET.0}, "stringData": {ROSTER_SECRET.1: key.to_pem().unwrap()}});
     home.create::<Secret>(secret).await;
-    let error = upgrade(
-        &cluster.client,
-        change(&SettingArgs::default()),
-        NO_WAIT,
-        &token(),
-    )
-    .await
-    .unwrap_err();
+    let error = upgraded(&cluster, &SettingArgs::default()).await.unwrap_err();
     assert!(error.to_string().contains(&key.public().to_base64()), "{error}");
     home.delete::<ConfigMap>("evenkeel-agent").await;
-    upgrade(
-        &cluster.client,
-        change(&SettingArgs::default()),
-        NO_WAIT,
-        &token(),
-    )
-    .await
-    .unwrap();
+    upgraded(&cluster, &SettingArgs::default()).await.unwrap();
 }
 
 #[tokio::test]

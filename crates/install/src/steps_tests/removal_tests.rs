@@ -159,14 +159,7 @@ async fn several_installations_are_named_and_one_of_them_can_be_removed() {
         "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "view"},
     });
     cluster.create::<ClusterRoleBinding>(stray).await;
-    let error = upgrade(
-        &cluster.client,
-        change(&SettingArgs::default()),
-        NO_WAIT,
-        &token(),
-    )
-    .await
-    .unwrap_err();
+    let error = upgraded(&cluster, &SettingArgs::default()).await.unwrap_err();
     assert_eq!(error.exit_code(), 2);
     let said = error.to_string();
     assert!(
@@ -193,14 +186,7 @@ async fn several_installations_are_named_and_one_of_them_can_be_removed() {
     uninstall(&cluster.client, "pier", WAIT, &token()).await.unwrap();
     let webhooks = cluster.list::<MutatingWebhookConfiguration>().await;
     assert_eq!(webhooks.len(), 1, "it is of the other one");
-    upgrade(
-        &cluster.client,
-        change(&SettingArgs::default()),
-        NO_WAIT,
-        &token(),
-    )
-    .await
-    .unwrap();
+    upgraded(&cluster, &SettingArgs::default()).await.unwrap();
 }
 
 #[tokio::test]
@@ -217,14 +203,7 @@ async fn what_is_being_deleted_is_named_with_what_keeps_it() {
     cluster.merge::<CustomResourceDefinition>(name, held).await;
     cluster.delete::<CustomResourceDefinition>(name).await;
     let why = "CustomResourceDefinition failoverpolicies.evenkeel.io is being deleted, and FailoverPolicy kept has the finalizer theirs.example/x";
-    let error = upgrade(
-        &cluster.client,
-        change(&SettingArgs::default()),
-        NO_WAIT,
-        &token(),
-    )
-    .await
-    .unwrap_err();
+    let error = upgraded(&cluster, &SettingArgs::default()).await.unwrap_err();
     assert!(error.to_string().starts_with(why), "{error}");
     assert_eq!(error.exit_code(), 2);
     Box::pin(looked_after(&cluster, HOME, async {

@@ -25,9 +25,7 @@ async fn an_older_command_takes_nothing_away_unless_it_is_told_to() {
     let cluster = installed(&Options::default()).await;
     applied_by(&cluster, Some("99.0.1")).await;
     let role = cluster.get::<ClusterRole>(AGENT).await;
-    let error = upgrade(&cluster.client, change(&act()), NO_WAIT, &token())
-        .await
-        .unwrap_err();
+    let error = upgraded(&cluster, &act()).await.unwrap_err();
     assert_eq!(error.exit_code(), 2);
     let said = error.to_string();
     assert!(
@@ -60,9 +58,7 @@ async fn where_the_version_changes_images_from_elsewhere_are_to_be_named() {
     };
     let cluster = installed(&first).await;
     applied_by(&cluster, Some("0.0.1")).await;
-    let error = upgrade(&cluster.client, change(&act()), NO_WAIT, &token())
-        .await
-        .unwrap_err();
+    let error = upgraded(&cluster, &act()).await.unwrap_err();
     assert_eq!(error.exit_code(), 2);
     let said = error.to_string();
     assert!(
@@ -73,7 +69,7 @@ async fn where_the_version_changes_images_from_elsewhere_are_to_be_named() {
         image: Some("mirror/evenkeel:2".to_owned()),
         ..act()
     };
-    let said = upgrade(&cluster.client, change(&named), NO_WAIT, &token()).await;
+    let said = upgraded(&cluster, &named).await;
     assert!(said.unwrap().contains("image mirror/evenkeel:2, mode act"));
 }
 
@@ -86,9 +82,7 @@ async fn what_an_unknown_version_may_need_stays_and_is_named() {
         ..Options::default()
     };
     let (cluster, act) = (installed(&first).await, act());
-    upgrade(&cluster.client, change(&act), NO_WAIT, &token())
-        .await
-        .unwrap();
+    upgraded(&cluster, &act).await.unwrap();
     applied_by(&cluster, None).await;
     let old = json!({"metadata": {"name": "evenkeel-old", "labels": {INSTALLATION: HOME}}, "rules": []});
     cluster.create::<ClusterRole>(old).await;
@@ -111,22 +105,13 @@ async fn what_an_unknown_version_may_need_stays_and_is_named() {
 #[tokio::test]
 async fn a_command_that_fails_takes_nothing_away_from_one_that_went_on() {
     let cluster = Cluster::new();
-    let stop = token();
-    let (outcome, ()) = tokio::join!(
-        async { install(&cluster.client, &Options::default(), WAIT, &stop).await },
-        async {
-            let home = cluster.namespaced(HOME);
-            home.until::<Deployment>(CONTROLLER, "is there", |_| true).await;
-            home.until::<DaemonSet>(AGENT, "is there", |_| true).await;
-            upgrade(&cluster.client, change(&act()), NO_WAIT, &token())
-                .await
-                .unwrap();
-            stop.cancel();
-        }
-    );
-    let said = outcome.unwrap_err().to_string();
-    assert!(said.contains("another command has gone on"), "{said}");
     let home = cluster.namespaced(HOME);
+    let failure = interrupted(&cluster, async || {
+        home.until::<DaemonSet>(AGENT, "is there", |_| true).await;
+        upgraded(&cluster, &act()).await.unwrap();
+    });
+    let said = failure.await.to_string();
+    assert!(said.contains("another command has gone on"), "{said}");
     assert!(home.find::<Deployment>(CONTROLLER).await.is_some());
     assert!(home.find::<Secret>(ROSTER_SECRET.0).await.is_some());
     assert!(cluster.find::<ClusterRole>(AGENT).await.is_some());
@@ -139,16 +124,7 @@ async fn a_failed_installation_leaves_the_annotation_of_superedge() {
     let health = "superedgehealth/node-health";
     let node = json!({"metadata": {"name": "shore-1", "annotations": {health: "true"}}});
     cluster.create::<Node>(node).await;
-    let stop = token();
-    let (outcome, ()) = tokio::join!(
-        async { install(&cluster.client, &Options::default(), WAIT, &stop).await },
-        async {
-            let home = cluster.namespaced(HOME);
-            home.until::<Deployment>(CONTROLLER, "is there", |_| true).await;
-            stop.cancel();
-        }
-    );
-    outcome.unwrap_err();
+    interrupted(&cluster, async || {}).await;
     let home = cluster.namespaced(HOME);
     assert!(home.find::<Deployment>(CONTROLLER).await.is_none());
     let node: Node = cluster.get("shore-1").await;

@@ -118,7 +118,7 @@ pub enum Input<'a> {
 pub struct Question {
     /// The member that asks.
     pub asker: MemberId,
-    /// The round.
+    /// The name that it has given the round.
     pub round: Nonce,
 }
 
