@@ -68,7 +68,7 @@ pub enum Phase {
 }
 
 /// A container's status.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ContainerStatus {
     /// As in the specification.
     pub name: Arc<str>,

@@ -57,8 +57,7 @@ fn running() -> Result<PodStatus, Box<dyn Error>> {
             name: "web".into(),
             id: "process://1".into(),
             state: ContainerState::Running { started_at },
-            started: None,
-            ready: false,
+            ..ContainerStatus::default()
         }],
         ..PodStatus::default()
     })
