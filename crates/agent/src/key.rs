@@ -146,10 +146,7 @@ impl KeyFile {
     /// one of both.
     pub fn take_next(&self) -> Result<(), KeyFileError> {
         let former = self.former();
-        match fs::remove_file(&former) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(failed_at(&former)(error)),
-            _ => {}
-        }
+        remove(&former)?;
         fs::hard_link(&self.path, &former).map_err(failed_at(&former))?;
         fs::rename(self.next(), &self.path).map_err(failed_at(&self.path))?;
         self.keep();
@@ -158,8 +155,7 @@ impl KeyFile {
 
     /// Nobody uses the former key any more.
     pub fn remove_former(&self) -> Result<(), KeyFileError> {
-        let former = self.former();
-        fs::remove_file(&former).map_err(failed_at(&former))?;
+        remove(&self.former())?;
         self.keep();
         Ok(())
     }
@@ -170,6 +166,14 @@ impl KeyFile {
         if let Err(error) = sync_name(&self.path) {
             tracing::warn!(path = %self.path.display(), %error, "the directory of the key is not on disk yet");
         }
+    }
+}
+
+/// Removes a file, or finds that somebody has.
+fn remove(path: &Path) -> Result<(), KeyFileError> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        removed => removed.map_err(failed_at(path)),
     }
 }
 

@@ -169,7 +169,21 @@ impl Rotation {
                 _ = timer.tick() => {}
             }
             let published = published.borrow().clone();
-            match self.step(published.as_ref(), Instant::now()) {
+            // Off the loop: a slow disk must not delay heartbeats.
+            let roster = published.clone();
+            let step = tokio::task::spawn_blocking(move || {
+                let outcome = self.step(roster.as_ref(), Instant::now());
+                (self, outcome)
+            });
+            let outcome;
+            (self, outcome) = match step.await {
+                Ok(back) => back,
+                Err(error) => {
+                    tracing::error!(%error, "the agent's key does not change any more");
+                    return;
+                }
+            };
+            match outcome {
                 Ok(false) if self.other.is_some() && !is_late && begun.elapsed() >= LATE => {
                     is_late = true;
                     let key = self.key.public().to_base64();
@@ -314,6 +328,23 @@ mod tests {
         assert!(rotation.step(Some(&announced), now + OVERLAP).unwrap());
         assert_eq!(around.files(), ["agent.key", "agent.key.former"]);
         assert_eq!(rotation.other().unwrap().public(), &key);
+    }
+
+    #[test]
+    fn a_former_key_that_somebody_else_removed_ends_the_change() {
+        let mut around = Around::new();
+        let mut rotation = around.open();
+        around.file().make_next().unwrap();
+        let before = rotation.claims();
+        around.step(&mut rotation, &before, 1);
+        let announced = rotation.claims();
+        around.step(&mut rotation, &announced, 1);
+        assert!(around.step(&mut rotation, &announced, 60));
+        std::fs::remove_file(around.directory.path().join("agent.key.former")).unwrap();
+        let switched = rotation.claims();
+        around.step(&mut rotation, &switched, 1);
+        assert!(around.step(&mut rotation, &switched, 60));
+        assert!(rotation.other().is_none());
     }
 
     #[test]

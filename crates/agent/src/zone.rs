@@ -1,5 +1,9 @@
 //! The datagram loop around the engine.
 
+mod event;
+#[cfg(test)]
+mod tests;
+
 use crate::args::Settings;
 use crate::boot::Boot;
 use crate::check::{Checks, Suspect};
@@ -27,66 +31,14 @@ use tokio::net::UdpSocket;
 use tokio::sync::{Semaphore, mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
+pub(crate) use event::Event;
+
 /// Checks that run at the same time; more are answered with "unavailable". Three reporters may ask about a
 /// whole cell of 64 at once.
 const MOST_CHECKS: usize = 256;
 
 /// The longest wait for the engine's deadline. An engine that waits for nothing has one for ever ahead.
 const LONGEST_WAIT: Duration = Duration::from_secs(3_600);
-
-/// Something that the loop should know.
-#[derive(Debug)]
-pub(crate) enum Event {
-    /// The API server answered.
-    Contact,
-    /// ZoneHealth was read.
-    Seen(Box<Seen>),
-    /// ZoneChallenge was read.
-    Asked(Box<Asked>),
-    /// ZoneHealth of another cell, by its number, was read.
-    OtherSeen(u32, Box<Seen>),
-    /// ZoneChallenge of another cell was read.
-    OtherAsked(u32, Box<Asked>),
-    /// The last renewal of a member of another cell was read, or could not be.
-    OtherLeaseRead(u32, MemberId, Option<Renewal>),
-    /// A write of a report of another cell ended.
-    CarriedWritten {
-        cell: u32,
-        /// Of the report.
-        sequence: i64,
-        /// The API server took it.
-        written: bool,
-    },
-    /// The last renewal of a member was read, or could not be.
-    LeaseRead(MemberId, Option<Renewal>),
-    /// State of the own kubelet.
-    Kubelet(Health),
-    Checked(Question, MemberId, CheckResult),
-    /// The agent's own keys are others now.
-    Keys {
-        key: Arc<SigningKey>,
-        other: Option<Arc<SigningKey>>,
-    },
-    /// The configuration has other keys of those who may publish rosters.
-    RosterKeys(RosterKeys),
-    /// Whether this agent holds the zone's Lease.
-    Leading(bool),
-    /// A write of the report ended.
-    ReportWritten {
-        /// The API server took it.
-        written: bool,
-    },
-    /// A write that was to prove the link ended.
-    LinkProof {
-        /// The API server took it.
-        written: bool,
-    },
-    /// A write that acknowledges a roster ended.
-    Acknowledged {
-        /// The API server took it.
-        written: bool,
-    },
-}
 
 /// What the controller last said.
 #[derive(Default)]
@@ -162,7 +114,7 @@ impl ZoneLoop {
                     Some(event) => self.take(&mut engine, &mut known, event, &mut outputs),
                     None => return Ok(()),
                 },
-                () = tokio::time::sleep(wait) => engine.handle(now(), Input::Tick, &mut outputs),
+                () = pause(wait) => engine.handle(now(), Input::Tick, &mut outputs),
             }
             for output in outputs.drain(..) {
                 self.carry_out(&engine, known.zone.as_ref(), &running, output);
@@ -567,6 +519,14 @@ impl ZoneLoop {
         if self.learned.send(learned).is_err() {
             tracing::debug!("nothing is remembered any more: the agent is ending");
         }
+    }
+}
+
+/// A sleep of no time at all ends with the next millisecond, and so never beside a socket that has a datagram
+/// each time: a flood would keep the agent from sending heartbeats.
+async fn pause(wait: Duration) {
+    if !wait.is_zero() {
+        tokio::time::sleep(wait).await;
     }
 }
 

@@ -262,7 +262,8 @@ impl<A: Settings> Changes<A> {
         };
         loop {
             tokio::time::sleep(LOOK_EVERY).await;
-            let read = std::fs::read_to_string(path);
+            // A slow disk holds up nothing else of the program.
+            let read = tokio::fs::read_to_string(path).await;
             let text = read.as_ref().ok();
             if self.text.as_ref() != text {
                 self.text = text.cloned();
