@@ -50,7 +50,7 @@ pub(crate) use follow::Follower;
 pub(crate) use leases::Leases;
 pub(crate) use others::follow_others;
 pub(crate) use register::{Registration, find_home, stay_registered};
-pub(crate) use seen::{Asked, Seen};
+pub(crate) use seen::{Asked, LastAsked, Seen};
 pub(crate) use statements::{Statement, write_statements};
 
 const FIELD_MANAGER: &str = "evenkeel-agent";

@@ -7,7 +7,7 @@ mod tests;
 use crate::args::Settings;
 use crate::boot::Boot;
 use crate::check::{Checks, Suspect};
-use crate::cloud::{Asked, Leases, Seen, Statement};
+use crate::cloud::{LastAsked, Leases, Seen, Statement};
 use crate::key::Claims;
 use crate::metrics::{Metrics, Reason, Result as Outcome};
 use crate::readiness::Place;
@@ -44,7 +44,7 @@ const LONGEST_WAIT: Duration = Duration::from_secs(3_600);
 #[derive(Default)]
 struct Known {
     zone: Option<Seen>,
-    asked: Option<Asked>,
+    asked: LastAsked,
 }
 
 /// What the loop is made of.
@@ -219,10 +219,7 @@ impl ZoneLoop {
                 return ask(engine, known, outputs);
             }
             Event::Asked(asked) => {
-                let newer = known.asked.as_ref();
-                if newer.is_none_or(|newer| !asked.is_older_than(newer)) {
-                    known.asked = Some(*asked);
-                }
+                known.asked.take(*asked, Instant::now());
                 return ask(engine, known, outputs);
             }
         };
@@ -533,7 +530,7 @@ async fn pause(wait: Duration) {
 /// Tells the engine what is asked of its cell. What is asked of another one, to or from which the agent moves
 /// in this moment, is kept until the cell is known.
 fn ask(engine: &mut Engine, known: &Known, outputs: &mut Vec<Output>) {
-    let (Some(zone), Some(asked)) = (&known.zone, &known.asked) else {
+    let (Some(zone), Some(asked)) = (&known.zone, known.asked.get()) else {
         return;
     };
     if zone.version.name != asked.version.name {

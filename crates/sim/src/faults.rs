@@ -32,6 +32,10 @@ impl Part {
     }
 }
 
+/// What a restore takes back. Nodes and pods are written anew by kubelets, and what agents say of themselves
+/// by them.
+const RESTORED: [Kind; 3] = [Kind::Zone, Kind::Challenge, Kind::Report];
+
 impl Sim {
     pub(crate) fn step(&mut self, index: usize, begins: bool) {
         let Some(step) = self.script.steps.get(index).cloned() else {
@@ -74,6 +78,7 @@ impl Sim {
                     self.begin_stock();
                 }
             }
+            Fault::Restored => self.restored(index, begins),
             Fault::EmptiedReport(zone) if begins => self.empty_report(zone),
             Fault::EmptiedReport(_) => {}
             _ => self.step_of_node(&step, begins),
@@ -216,6 +221,19 @@ impl Sim {
                     labels.insert(ZONE_LABELS[0].to_owned(), zone);
                 }
             });
+    }
+
+    fn restored(&mut self, step: usize, begins: bool) {
+        if begins {
+            self.backups.insert(step, self.store.backup(&RESTORED));
+            return;
+        }
+        let backup = self.backups.remove(&step).unwrap_or_default();
+        self.store.restore(self.now, &RESTORED, &backup);
+        for replica in 0..self.replicas.len() {
+            self.replica_power(replica, false);
+            self.replica_power(replica, true);
+        }
     }
 
     /// Somebody who may write it leaves everybody out of a report.

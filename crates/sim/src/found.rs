@@ -10,6 +10,8 @@ const FOUND: u64 = 30 * SECOND;
 const RACK_FOUND: u64 = 15 * SECOND;
 /// Who joined, or has another key, votes after this time at the latest.
 const VOTES: u64 = 60 * SECOND;
+/// A roster that the API server lost is gone beyond when a report has named it for so long.
+const AHEAD: u64 = 30 * SECOND;
 /// A replica whose leader is gone leads after this time: the Lease lasts 15 s, and is looked at every 2 s.
 const LEADS: u64 = 20 * SECOND;
 
@@ -18,7 +20,12 @@ const LEADS: u64 = 20 * SECOND;
 pub(crate) fn unfound(script: &Script, is_found: impl Fn(usize, u64, u64) -> bool) -> Option<String> {
     let all_found = matches!(
         script.group,
-        Group::Kills | Group::Racks | Group::Growth | Group::Lifetime | Group::MixedVersions
+        Group::Kills
+            | Group::Racks
+            | Group::Growth
+            | Group::Lifetime
+            | Group::MixedVersions
+            | Group::Restores
     );
     // Other faults may keep the others from finding it.
     let simple = |step: &Step| {
@@ -30,6 +37,7 @@ pub(crate) fn unfound(script: &Script, is_found: impl Fn(usize, u64, u64) -> boo
                 | Fault::Leave(_)
                 | Fault::NewKey(_)
                 | Fault::LeaderDown
+                | Fault::Restored
                 | Fault::EmptiedReport(_)
         )
     };
@@ -43,6 +51,9 @@ pub(crate) fn unfound(script: &Script, is_found: impl Fn(usize, u64, u64) -> boo
     let due_at = |died: u64| {
         let mut due = died + found;
         for step in &script.steps {
+            if step.fault == Fault::Restored && step.ends() <= due {
+                due = due.max(died.max(step.ends() + LEADS) + AHEAD + found);
+            }
             if step.fault == Fault::LeaderDown && step.at <= due && died < step.ends() + LEADS {
                 due = due.max(step.ends() + LEADS + found);
             }

@@ -67,6 +67,9 @@ pub enum Fault {
     SlowWrites(u64),
     /// Reads that need not be consistent return the state of so many milliseconds ago.
     StaleReads(u64),
+    /// When it ends, rosters, challenges and reports are as they were when it began, and the replicas of the
+    /// controller begin anew: the API server was restored from a backup.
+    Restored,
     /// Somebody who may write it empties the report of this zone, counted from 0, once.
     EmptiedReport(usize),
     /// A replica of the controller is down; its memory is lost.
@@ -211,6 +214,8 @@ pub enum Group {
     MixedVersions,
     /// 23: the API server restarts while a node is cut off.
     ApiRestart,
+    /// The API server is restored from a backup in which rosters are older, then a node dies or is cut off.
+    Restores,
     /// 24: a node returns while its cell has no majority.
     ReturnWithoutMajority,
     /// 25: agents restart while a node is cut off.
@@ -232,7 +237,7 @@ pub enum Group {
 
 impl Group {
     /// All of them.
-    pub const ALL: [Self; 28] = [
+    pub const ALL: [Self; 29] = [
         Self::PowerOff,
         Self::CutOff,
         Self::Kills,
@@ -253,6 +258,7 @@ impl Group {
         Self::Lifetime,
         Self::MixedVersions,
         Self::ApiRestart,
+        Self::Restores,
         Self::ReturnWithoutMajority,
         Self::AgentRestarts,
         Self::Splits,
@@ -286,6 +292,7 @@ impl Group {
             Self::Lifetime => "lifetime",
             Self::MixedVersions => "22-mixed-versions",
             Self::ApiRestart => "23-api-restart",
+            Self::Restores => "restores",
             Self::ReturnWithoutMajority => "24-return-without-majority",
             Self::AgentRestarts => "25-agent-restarts",
             Self::Splits => "42-splits",
@@ -440,6 +447,7 @@ impl fmt::Display for Fault {
                 write!(f, "half-open watch of {} at replica {replica}", kind.name())
             }
             Self::StaleReads(by) => write!(f, "reads {by} ms old"),
+            Self::Restored => f.write_str("restore what agents and controllers wrote"),
             Self::EmptiedReport(zone) => write!(f, "empty the report of zone {}", zone + 1),
             Self::SlowWrites(by) => write!(f, "writes {by} ms slower"),
             Self::ReplicaDown(replica) => write!(f, "kill controller replica {replica}"),

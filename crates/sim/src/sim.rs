@@ -1,6 +1,6 @@
 //! The run: a queue of events in virtual time over one world.
 
-use crate::api::objects::EPOCH;
+use crate::api::objects::{EPOCH, Object};
 use crate::api::{Store, build};
 use crate::clock::Clock;
 use crate::event::{AgentDue, Call, CellKey, Event, KubeletDue, ReplicaDue, Reply, Source};
@@ -22,6 +22,7 @@ use evenkeel_zone::keys::{Ed25519, Signer, SigningKey, Verifier};
 use evenkeel_zone::roster::{Roster, RosterKeys};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
+use std::rc::Rc;
 use std::sync::Arc;
 
 /// Promises are looked at this often.
@@ -50,6 +51,8 @@ pub struct Sim {
     pub(crate) replicas: Vec<Replica>,
     /// Which replica a step has killed.
     pub(crate) killed_leaders: BTreeMap<usize, usize>,
+    /// What a step is to restore.
+    pub(crate) backups: BTreeMap<usize, Vec<Rc<Object>>>,
     /// Who reads reports where there are no replicas.
     pub(crate) reader: Reader,
     /// By zone object: its roster as it was read last. Hundreds of agents read the same one.
@@ -105,6 +108,7 @@ impl Sim {
             machines: Vec::new(),
             replicas: Vec::new(),
             killed_leaders: BTreeMap::new(),
+            backups: BTreeMap::new(),
             reader: Reader::new(Arc::clone(&verifier)),
             rosters: BTreeMap::new(),
             cells: BTreeMap::new(),

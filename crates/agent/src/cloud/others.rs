@@ -1,13 +1,14 @@
 //! Other cells of the agent's zone, for which it carries: their ZoneHealth and ZoneChallenge are watched as
 //! its own cell's are.
 
-use super::seen::{Asked, Seen};
+use super::seen::{Asked, LastAsked, Seen};
 use super::watched::{Step, Watched};
 use super::{Cloud, follow};
 use crate::zone::Event;
 use evenkeel_api::crd::{ZoneChallenge, ZoneHealth};
 use evenkeel_zone::roster::cell_object_name;
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Instant;
 use tokio::sync::{mpsc, watch};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
@@ -45,7 +46,7 @@ async fn follow(cloud: Cloud, (cell, name): (u32, String), events: mpsc::Sender<
         Watched::new::<ZoneChallenge>(cloud.client(), "watching ZoneChallenge of another cell", &name);
     // Who carries is waited for, as a reporter is.
     let longest = follow::REPORTER_WAITS;
-    let (mut seen, mut asked): (Option<Seen>, Option<Asked>) = (None, None);
+    let (mut seen, mut last): (Option<Seen>, _) = (None, LastAsked::default());
     loop {
         let event = tokio::select! {
             step = zone.next(longest) => match step {
@@ -65,11 +66,8 @@ async fn follow(cloud: Cloud, (cell, name): (u32, String), events: mpsc::Sender<
             step = challenge.next(longest) => match step {
                 Step::Put(object) => {
                     let new = Asked::read(&object);
-                    let is_news = asked.as_ref().is_none_or(|known| !new.is_older_than(known));
-                    is_news.then(|| {
-                        asked = Some(new.clone());
-                        Event::OtherAsked(cell, Box::new(new))
-                    })
+                    let is_news = last.take(new.clone(), Instant::now());
+                    is_news.then(|| Event::OtherAsked(cell, Box::new(new)))
                 }
                 step => not_seen(step),
             },

@@ -8,6 +8,7 @@ use evenkeel_zone::roster::{CellRef, MemberId};
 use evenkeel_zone::wire::Challenge;
 use serde_json::Value;
 use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
 
 /// Which state of which object was read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -96,10 +97,12 @@ impl Seen {
         self.roster.members.iter().any(|member| member.uid == node_uid)
     }
 
-    /// Whether this is an earlier state of the same object.
+    /// Whether this is an earlier state of the same object. A later roster never is: versions of the API
+    /// server go back where it is restored from a backup, those of rosters do not.
     pub(crate) fn is_older_than(&self, other: &Self) -> bool {
+        let (own, others) = (self.roster.version, other.roster.version);
         let before = self.version.is_before(&other.version);
-        before.unwrap_or(self.roster.version < other.roster.version)
+        before.map_or(own < others, |before| before && own <= others)
     }
 }
 
@@ -145,8 +148,41 @@ impl Asked {
     }
 
     /// Whether this is an earlier state of the same object.
-    pub(crate) fn is_older_than(&self, other: &Self) -> bool {
+    pub(super) fn is_older_than(&self, other: &Self) -> bool {
         self.version.is_before(&other.version).unwrap_or(false)
+    }
+}
+
+/// The caches of API servers are not this far behind. Who tells nothing later for so long was restored from a
+/// backup, so that versions have gone back.
+const RESTORED: Duration = Duration::from_secs(60);
+
+/// The latest challenge of a cell, of those that watches tell.
+#[derive(Default)]
+pub(crate) struct LastAsked {
+    known: Option<Asked>,
+    /// Since when all that is told is older.
+    behind: Option<Instant>,
+}
+
+impl LastAsked {
+    pub(crate) fn get(&self) -> Option<&Asked> {
+        self.known.as_ref()
+    }
+
+    /// Takes what was told. Returns whether it is the latest.
+    pub(crate) fn take(&mut self, asked: Asked, now: Instant) -> bool {
+        let is_older = |known: &Asked| asked.is_older_than(known);
+        if self.known.as_ref().is_some_and(is_older)
+            && now.saturating_duration_since(*self.behind.get_or_insert(now)) < RESTORED
+        {
+            return false;
+        }
+        *self = Self {
+            known: Some(asked),
+            behind: None,
+        };
+        true
     }
 }
 
@@ -191,6 +227,7 @@ mod tests {
             ("an earlier answer", seen("9", 1), true),
             ("the same", seen("10", 1), false),
             ("set back by hand", seen("11", 0), false),
+            ("published since the API server was restored", seen("9", 2), false),
             ("earlier roster, versions are words", seen("a", 0), true),
             ("later, versions are words", seen("a", 1), false),
         ];
@@ -263,5 +300,21 @@ mod tests {
                 "{uid} {version}"
             );
         }
+    }
+    /// Versions of the API server go back where it is restored from a backup.
+    #[test]
+    fn an_old_challenge_counts_where_nothing_later_is_told_for_a_minute() {
+        let asked = |version: u32| {
+            let version = version.to_string();
+            Asked::read(&json!({ "metadata": { "uid": "u", "resourceVersion": version } }))
+        };
+        let (began, mut last) = (Instant::now(), LastAsked::default());
+        let mut take = |second, version| last.take(asked(version), began + Duration::from_secs(second));
+        assert!(take(0, 10));
+        assert!(!take(10, 7), "a cache that is behind");
+        assert!(take(20, 11), "and is not any more");
+        assert!(!take(30, 8) && !take(89, 9));
+        assert!(take(90, 9));
+        assert!(take(91, 10) && !take(92, 9), "from here on as usual");
     }
 }

@@ -153,6 +153,12 @@ const LEARNS_MS: u64 = 30_000;
 const SETTLES_MS: u64 = 60_000;
 /// What takes longer than this is told to people.
 const STUCK_MS: u64 = 300_000;
+/// Reports that name a later version than the published one for so long come from agents that have it: the
+/// API server was restored from a backup, and what is published from here on must be later than what they
+/// have. Until then it may be us who do not see the latest roster yet.
+const AHEAD_MS: u64 = 30_000;
+/// A roster's version grows by so much at most, whatever a report says.
+const LONGEST_LEAP: i64 = 1_000;
 /// A cell's roster gets a new version at most this often, but for members that are gone.
 const BATCH_MS: u64 = 10_000;
 
@@ -168,6 +174,15 @@ pub struct Progress {
     unsettled: bool,
     /// Since when these members have been learners, by node UID and key.
     learning: BTreeMap<(String, String), Millis>,
+    /// The latest version of another roster that reports name, where the published one is not later.
+    ahead: Option<Ahead>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Ahead {
+    published: i64,
+    reported: i64,
+    since: Millis,
 }
 
 impl Progress {
@@ -195,6 +210,28 @@ impl Progress {
         for learner in learners {
             self.learning.entry(learner).or_insert(now);
         }
+    }
+
+    /// Notes the latest version, of those that reports of the cell name, of another roster than the published
+    /// one. It may be of the same version.
+    pub(super) fn note_reported(&mut self, published: i64, reported: Option<i64>, now: Millis) {
+        // Whatever is published after this time goes beyond what was reported; whoever reports another roster
+        // still waits anew.
+        let goes_on = |before: &Ahead| before.published == published || now.since(before.since) < AHEAD_MS;
+        let before = self.ahead.filter(goes_on);
+        self.ahead = reported
+            .filter(|reported| *reported >= published)
+            .map(|reported| Ahead {
+                published,
+                reported,
+                since: before.map_or(now, |before| before.since),
+            });
+    }
+
+    /// The version that members have, where the published one is not later.
+    fn ahead(&self, now: Millis) -> Option<i64> {
+        let ahead = self.ahead?;
+        (now.since(ahead.since) >= AHEAD_MS).then_some(ahead.reported)
     }
 
     /// Node UIDs of members that have been learners for too long, and whether the roster has waited for too
@@ -252,7 +289,8 @@ impl Acknowledged {
 /// A cell's roster as it shall be, and nothing if it is to stay as it is.
 ///
 /// `current` is the last roster that counted, and whether the object shows it; a version never goes back,
-/// also when the object was deleted or somebody else has written something. `members` is who shall be in the
+/// also when the object was deleted, somebody else has written something, or the API server was restored from
+/// a backup. `members` is who shall be in the
 /// cell, `contacts` whom it asks to write for it. A cell that never had a member gets no roster; one that
 /// lost its last member gets an empty one.
 pub fn next(
@@ -267,7 +305,8 @@ pub fn next(
     members.sort_by(|a, b| a.uid.cmp(&b.uid));
     appoint(current, &mut members, signs, (progress, now));
     let settled_voters = unsettled_since(current, &members, signs, (progress, now));
-    if let Some(roster) = current.filter(|_| shown) {
+    let ahead = progress.ahead(now);
+    if let Some(roster) = current.filter(|_| shown && ahead.is_none()) {
         let same = roster.members == members && roster.contacts == contacts;
         let settles = same && roster.settled_voters != settled_voters;
         let waits = can_wait(roster, &members) && progress.version_age(now) < BATCH_MS;
@@ -275,8 +314,10 @@ pub fn next(
             return None;
         }
     }
+    let version = current.map_or(0, |roster| roster.version);
+    let ahead = ahead.map_or(version, |ahead| ahead.min(version.saturating_add(LONGEST_LEAP)));
     let roster = RosterSpec {
-        version: current.map_or(0, |roster| roster.version).saturating_add(1),
+        version: version.max(ahead).saturating_add(1),
         members,
         settled_voters,
         contacts,

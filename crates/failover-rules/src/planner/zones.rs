@@ -89,6 +89,11 @@ impl Planner {
         for (object, facts) in &cluster.cells {
             let progress = self.rosters.entry(object.clone()).or_default();
             progress.note(&facts.roster, now);
+            let published = cluster.published.get(object);
+            let of_cell = cluster.reported.values().filter(|(cell, _)| cell == object);
+            let others = of_cell.filter(|(_, roster)| published.is_some_and(|published| published != roster));
+            let reported = others.map(|(_, roster)| i64::try_from(roster.version).unwrap_or(i64::MAX));
+            progress.note_reported(facts.roster.version, reported.max(), now);
         }
         self.planned.retain(|(zone, number), planned| {
             let seen = cluster.cells.get(&cell_object_name(zone, *number));

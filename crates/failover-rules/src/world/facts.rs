@@ -6,6 +6,7 @@ use evenkeel_api::zone::RosterSpec;
 use evenkeel_judge::evidence::Life;
 use evenkeel_judge::policy::Policy;
 use evenkeel_zone::Millis;
+use evenkeel_zone::roster::RosterRef;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Taint, Toleration};
 use std::collections::BTreeMap;
@@ -263,6 +264,10 @@ pub struct Cluster {
     /// By zone and number, the last roster of each cell that counted, also of one whose object is gone: the
     /// next one is made of it.
     pub last_rosters: BTreeMap<(String, u32), RosterSpec>,
+    /// What is published, by name of the ZoneHealth.
+    pub published: BTreeMap<String, RosterRef>,
+    /// By name of the report: the ZoneHealth of its cell, and the roster of its newest round.
+    pub reported: BTreeMap<String, (String, RosterRef)>,
     /// What agents say of themselves, by node name.
     pub agents: BTreeMap<String, AgentStatusSpec>,
     /// What agents were told of their cells, by node name: names of ZoneHealth objects.

@@ -6,12 +6,13 @@ use super::facts::{
 use evenkeel_api::crd::{FailoverPolicy, NodeIncident, ZoneChallengeSpec};
 use evenkeel_api::names::conditions::{REASON_CONFIRMED_DEAD, REASON_STOCK_UNKNOWN};
 use evenkeel_api::names::{annotations, taints};
-use evenkeel_api::zone::IssuedChallenge;
+use evenkeel_api::zone::{IssuedChallenge, Report};
 use evenkeel_judge::evidence::Life;
 use evenkeel_judge::policy::Policy;
 use evenkeel_zone::Millis;
+use evenkeel_zone::roster::RosterRef;
 use evenkeel_zone::verdict::Issued;
-use evenkeel_zone::wire::{Challenge, Renewal};
+use evenkeel_zone::wire::{Challenge, ConfirmRequest, Renewal, from_evidence};
 use jiff::Timestamp;
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{
@@ -43,6 +44,15 @@ pub fn condition<'a>(node: &'a Node, kind: &str) -> Option<&'a NodeCondition> {
         .iter()
         .flatten()
         .find(|condition| condition.type_ == kind)
+}
+
+/// The latest roster under which rounds of a report were held; nothing where there are none that can be read.
+pub(super) fn newest_roster(report: &Report) -> Option<RosterRef> {
+    let rounds = report.rounds.iter();
+    let requests = rounds.filter_map(|round| ConfirmRequest::read(&from_evidence(&round.request).ok()?).ok());
+    requests
+        .map(|request| request.roster)
+        .max_by_key(|roster| roster.version)
 }
 
 /// Facts of a node but for its signs of life, which need the time of receipt.

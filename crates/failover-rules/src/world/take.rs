@@ -274,6 +274,7 @@ impl World {
         let known = last.as_ref().map_or(0, |last| last.version);
         let why = match (opened, shown) {
             (Ok(roster), Some(shown)) if shown.version >= known => {
+                self.cluster.published.insert(name.to_owned(), roster.reference());
                 for refusal in self.zones.zone_health(now, object, roster) {
                     tracing::warn!(cell = name, %refusal, "roster or evidence refused");
                 }
@@ -354,14 +355,22 @@ impl World {
                         spec.reporter
                     );
                 }
+                let cell = cell_object_name(&spec.zone, spec.cell);
+                match read::newest_roster(&spec.report) {
+                    Some(roster) => self.cluster.reported.insert(name.clone(), (cell, roster)),
+                    None => self.cluster.reported.remove(&name),
+                };
                 warn_of_refused(&name, &self.zones.report(now, &name, spec));
             }
             Delta::Gone(key) => {
                 self.ledgers.reports.gone(&key);
+                self.cluster.reported.remove(&key.1);
                 self.zones.report_gone(&key.1);
             }
             Delta::Listed(keys) => {
                 self.ledgers.reports.listed(&keys);
+                let reported = &mut self.cluster.reported;
+                reported.retain(|name, _| keys.contains(&cluster_key(name)));
                 self.zones
                     .reports_listed(|name| keys.contains(&cluster_key(name)));
             }
@@ -371,6 +380,7 @@ impl World {
 
     fn forget_zone(&mut self, now: Millis, name: &str) {
         self.zones.gone(now, name);
+        self.cluster.published.remove(name);
         if let Some(facts) = self.cluster.cells.remove(name)
             && facts.roster.members.is_empty()
         {

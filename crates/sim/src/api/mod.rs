@@ -179,6 +179,33 @@ impl Store {
         self.told -= old;
     }
 
+    /// All objects of these kinds.
+    pub fn backup(&self, kinds: &[Kind]) -> Vec<Rc<Object>> {
+        let all = kinds.iter().flat_map(|kind| self.list(*kind));
+        all.map(|(_, object)| Rc::clone(object)).collect()
+    }
+
+    /// Objects of these kinds are again as they were, and those that were not there are gone. Versions go on,
+    /// as after a restore that has them go on.
+    pub fn restore(&mut self, now: u64, kinds: &[Kind], backup: &[Rc<Object>]) {
+        let present: Vec<_> = kinds
+            .iter()
+            .flat_map(|kind| self.list(*kind).map(|(key, _)| (*kind, key.clone())))
+            .collect();
+        let is_there = |kind, key: &Key| {
+            backup
+                .iter()
+                .any(|object| (object.kind(), &object.key()) == (kind, key))
+        };
+        for (kind, key) in present.iter().filter(|(kind, key)| !is_there(*kind, key)) {
+            self.remove(now, Writer::Stock, *kind, key);
+        }
+        for object in backup {
+            let before = self.get(object.kind(), &object.key()).cloned();
+            self.put(now, Writer::Stock, before, Object::clone(object));
+        }
+    }
+
     /// Changes that no watch has got yet.
     pub fn news(&mut self) -> Vec<Change> {
         let news = self.log.get(self.told..).unwrap_or_default().to_vec();

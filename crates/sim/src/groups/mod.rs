@@ -40,6 +40,7 @@ pub fn script(group: Group, seed: u64) -> Script {
         Group::ThreeZones => three_zones(&mut script, &mut rng),
         Group::MixedVersions => cases::mixed_versions(&mut script, &mut rng),
         Group::ApiRestart => api_restart(&mut script, &mut rng),
+        Group::Restores => restores(&mut script, &mut rng),
         Group::ReturnWithoutMajority => return_without_majority(&mut script, &mut rng),
         Group::AgentRestarts => agent_restarts(&mut script, &mut rng),
         Group::PowerCut => cases::power_cut(&mut script, &mut rng),
@@ -277,6 +278,27 @@ fn api_restart(script: &mut Script, rng: &mut Rng) {
         let lasts = if rng.in_thousand(500) { 6 } else { 30 } * SECOND;
         let stock_dies = rng.in_thousand(500);
         script.add(at + rng.below(cut), lasts, Fault::ApiDown { stock_dies });
+    }
+}
+
+/// Since the backup a node has come to have other keys, again and again: the rosters that it does not have
+/// are many more than follow from the last key alone.
+fn restores(script: &mut Script, rng: &mut Rng) {
+    script.zones = vec![usize::try_from(rng.between(5, 6)).unwrap_or(5)];
+    let struck = script.any_node(rng);
+    let changed = 1 + struck % script.nodes();
+    let at = soon(rng);
+    let changes = rng.between(3, 5);
+    let lasts = changes * 30 * SECOND + rng.between(60, 90) * SECOND;
+    script.add(at, lasts, Fault::Restored);
+    for change in 1..=changes {
+        script.add(at + change * 30 * SECOND, SECOND, Fault::NewKey(changed));
+    }
+    let then = at + lasts + rng.below(90 * SECOND);
+    if rng.in_thousand(500) {
+        script.add(then, rng.between(90, 200) * SECOND, Fault::PowerOff(struck));
+    } else {
+        script.add(then, rng.between(380, 450) * SECOND, Fault::CutCloud(struck));
     }
 }
 

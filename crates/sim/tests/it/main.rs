@@ -196,6 +196,11 @@ fn an_api_server_that_restarts_during_a_cut() {
 }
 
 #[test]
+fn an_api_server_that_is_restored_from_a_backup() {
+    keeps_its_promises(Group::Restores);
+}
+
+#[test]
 fn a_node_that_returns_while_its_cell_has_no_majority() {
     keeps_its_promises(Group::ReturnWithoutMajority);
 }

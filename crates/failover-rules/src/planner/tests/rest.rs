@@ -5,6 +5,7 @@ use crate::world::facts::Shown;
 use evenkeel_api::names::{events, taints};
 use evenkeel_api::policy::IsolatedPolicy;
 use evenkeel_api::zone::RosterSpec;
+use evenkeel_zone::roster::{Epoch, RosterRef};
 use rstest::rstest;
 
 /// n3 of `stage` is condemned by its peers and renews all the same.
@@ -238,6 +239,40 @@ fn a_roster_that_went_back_before_this_term_is_replaced() {
     stage.world.last_rosters.insert(cell, last);
     stage.go(1, &[]);
     assert_eq!(stage.world.cells["default"].roster.version, 8);
+}
+
+/// The API server was restored from a backup and this controller has begun since: agents have a later roster
+/// than the one that is published, and believe none that is not later still.
+#[test]
+fn a_roster_that_agents_have_and_no_object_shows_is_gone_beyond() {
+    let mut stage = Stage::with_nodes(3);
+    stage.go(1, &[]);
+    let before = stage.world.cells["default"].roster.version;
+    let of = |version, epoch| RosterRef {
+        version,
+        epoch: Epoch([epoch; 8]),
+    };
+    let mut report = |roster| {
+        let report = ("default".to_owned(), roster);
+        stage.world.reported.insert("default.n1".to_owned(), report);
+        let mut grown_after = |seconds| {
+            let shown = u64::try_from(stage.world.cells["default"].roster.version).unwrap();
+            stage.world.published.insert("default".to_owned(), of(shown, 1));
+            stage.go(stage.now + seconds, &[]);
+            stage.world.cells["default"].roster.version - before
+        };
+        [grown_after(29), grown_after(2)]
+    };
+    let shown = u64::try_from(before).unwrap();
+    assert_eq!(report(of(shown, 1)), [0, 0], "the one that is published");
+    assert_eq!(report(of(shown - 1, 2)), [0, 0], "one of before");
+    assert_eq!(report(of(shown, 2)), [0, 1], "another one of this version");
+    assert_eq!(report(of(shown + 9, 2)), [1, 10]);
+    assert_eq!(
+        report(of(u64::MAX, 2)),
+        [10, 1_011],
+        "step by step, if it must be"
+    );
 }
 
 /// Something that does not count, and nothing else is known: agents may have a roster of any version.
