@@ -71,20 +71,26 @@ fn below(ancestor: Pid, all: &[Process]) -> Vec<Process> {
 }
 
 /// Reads a line of `/proc/PID/stat` (proc_pid_stat(5)): ID, name in brackets (which may contain any
-/// character), state, parent, group.
+/// character), state, parent, group, and, of the fields after these, the number of threads. A process whose
+/// first thread has ended while others run is shown as a zombie, and runs.
 fn parse(stat: &str) -> Option<Process> {
     let (head, tail) = stat.rsplit_once(')')?;
     let id = head.split_once(' ')?.0;
     let mut fields = tail.split_whitespace();
-    if matches!(fields.next()?, "Z" | "X") {
-        return None;
-    }
-    let mut next = || Some(Pid::from_raw(fields.next()?.parse().ok()?));
-    Some(Process {
+    let state = fields.next()?;
+    let mut next = || fields.next()?.parse::<i32>().ok();
+    let process = Process {
         id: Pid::from_raw(id.parse().ok()?),
-        parent: next()?,
-        group: next()?,
-    })
+        parent: Pid::from_raw(next()?),
+        group: Pid::from_raw(next()?),
+    };
+    let lives = match state {
+        "X" => false,
+        // The sixth field comes next, and the threads are the twentieth.
+        "Z" => fields.nth(20 - 6)?.parse::<u32>().ok()? > 1,
+        _ => true,
+    };
+    lives.then_some(process)
 }
 
 #[cfg(test)]
@@ -99,6 +105,13 @@ mod tests {
             group: Pid::from_raw(5),
         };
         assert_eq!(parse("7 (a) S 1 (b) R 3 5 5 0 -1"), Some(expected));
+        let zombie = |threads| format!("7 (a) Z 3 5 5 0 -1 1 2 3 4 5 6 7 8 9 20 0 {threads} 0 1");
+        assert_eq!(parse(&zombie(1)), None);
+        assert_eq!(
+            parse(&zombie(2)),
+            Some(expected),
+            "its first thread alone has ended"
+        );
         assert_eq!(parse("7 (a) Z 3 5 5 0 -1"), None);
         assert_eq!(parse(""), None);
     }

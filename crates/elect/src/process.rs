@@ -37,8 +37,7 @@ pub(crate) struct Shell {
     pub(crate) signals: Signals,
     pub(crate) view: watch::Sender<View>,
     pub(crate) command: Option<Running>,
-    /// How often the loop looks for renewals: half of the retry period, in which there is at most one.
-    pub(crate) tick: Duration,
+    pub(crate) renewals: watch::Receiver<()>,
 }
 
 impl Shell {
@@ -72,7 +71,6 @@ impl Shell {
     /// Waits for the next event. `None` if processes of the command do not die.
     async fn next(&mut self) -> Option<Event> {
         loop {
-            let tick = SystemClock.boot() + self.tick;
             let wake = self.core.wake_at();
             tokio::select! {
                 biased;
@@ -88,7 +86,7 @@ impl Shell {
                     report => return self.ended(report).await,
                 },
                 () = until(wake) => return Some(Event::Wake),
-                () = SystemClock.sleep_until(tick), if self.election.is_some() => if let Some(event) = self.renewed() {
+                Ok(()) = self.renewals.changed(), if self.election.is_some() => if let Some(event) = self.renewed() {
                     return Some(event);
                 },
             }

@@ -60,7 +60,6 @@ pub async fn run(args: ElectArgs, keeper: Vec<OsString>) -> Result<u8, ElectErro
         check.check().map_err(|error| error.to_string())
     });
     let metrics = admin.register(Metrics::register);
-    let tick = config.retry_period / 2;
     let withdrawal = CancellationToken::new();
     let election = elector(lock, config)?
         .with_metrics(&metrics)
@@ -88,12 +87,12 @@ pub async fn run(args: ElectArgs, keeper: Vec<OsString>) -> Result<u8, ElectErro
         },
         lease: args.lease,
         identity,
+        renewals: election.renewals(),
         election: Some(election),
         withdrawal,
         signals,
         view,
         command: None,
-        tick,
     };
     Ok(shell.run().await)
 }

@@ -23,6 +23,7 @@ pub(crate) enum Request {
 pub struct Election {
     pub(crate) states: mpsc::UnboundedReceiver<State>,
     pub(crate) latest: watch::Receiver<State>,
+    pub(crate) renewals: watch::Receiver<()>,
     pub(crate) gate: Gate,
     pub(crate) works: Works,
     pub(crate) health: Health,
@@ -39,6 +40,12 @@ impl Election {
     /// A receiver that always holds the present state. It may skip states between two reads.
     pub fn watch(&self) -> watch::Receiver<State> {
         self.latest.clone()
+    }
+
+    /// A receiver that changes each time that the lock is acquired or renewed: [`Gate::valid_until`] and
+    /// [`Self::expires_at`] are others then, and a renewal is no change of [`State`].
+    pub fn renewals(&self) -> watch::Receiver<()> {
+        self.renewals.clone()
     }
 
     /// The next change of state; `None` after the last one. Cancel safe.

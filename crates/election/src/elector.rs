@@ -121,6 +121,7 @@ impl Elector {
         let lock_name = self.lock.describe();
         let (states_in, states) = mpsc::unbounded_channel();
         let (latest_in, latest) = watch::channel(self.machine.state().clone());
+        let (renewals_in, renewals) = watch::channel(());
         let (requests, asked) = mpsc::unbounded_channel();
         let config = self.machine.config();
         // There a record of our name is taken in any case, or by others' word.
@@ -158,6 +159,7 @@ impl Elector {
             crate::shell::Observers {
                 states: states_in,
                 latest: latest_in,
+                renewals: renewals_in,
                 notices,
             },
         );
@@ -173,6 +175,7 @@ impl Elector {
         Election {
             states,
             latest,
+            renewals,
             gate,
             works,
             health,

@@ -29,6 +29,7 @@ use tokio_util::sync::CancellationToken;
 pub(crate) struct Observers {
     pub(crate) states: mpsc::UnboundedSender<State>,
     pub(crate) latest: watch::Sender<State>,
+    pub(crate) renewals: watch::Sender<()>,
     pub(crate) notices: Option<mpsc::UnboundedSender<Notice>>,
 }
 
@@ -266,6 +267,7 @@ impl Shell {
                     self.works.begin(&token);
                 }
                 self.gate.open(token.clone(), valid_until);
+                self.observers.renewals.send_replace(());
                 self.record_term(&token);
                 self.measure(|metrics| metrics.leading(true));
             }

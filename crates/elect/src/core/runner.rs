@@ -30,6 +30,8 @@ enum Phase {
     Withdrawing {
         /// The exit code once it has.
         code: u8,
+        /// The runner was told to stop, so that it does not wait for the release when it is told again.
+        asked: bool,
     },
     /// [`Action::Exit`] was returned; nothing happens any more.
     Over,
@@ -200,8 +202,10 @@ impl Runner {
         let actions = self.lost(now);
         match &mut self.phase {
             Phase::Idle => self.exit(code),
-            Phase::Withdrawing { code } => {
-                let code = *code;
+            Phase::Withdrawing { code: known, .. } => {
+                // A twin is the reason why the term was lost.
+                let is_twin = *known == LOST && code == DUPLICATE;
+                let code = if is_twin { code } else { *known };
                 self.exit(code)
             }
             Phase::Ending { then, .. } => {
@@ -224,7 +228,7 @@ impl Runner {
         match &mut self.phase {
             Phase::Running(_) | Phase::Ending { .. } if !stops => vec![Action::Forward(signal)],
             _ if !stops => Vec::new(),
-            Phase::Idle => self.withdraw(0),
+            Phase::Idle => self.withdraw(0, true),
             Phase::Running(run) => {
                 let run = run.clone();
                 self.phase = Phase::Ending {
@@ -249,7 +253,11 @@ impl Runner {
                 *then = Then::Asked(signal);
                 Vec::new()
             }
-            Phase::Withdrawing { .. } => self.exit(128 + signal as u8),
+            Phase::Withdrawing { asked: true, .. } => self.exit(128 + signal as u8),
+            Phase::Withdrawing { asked, .. } => {
+                *asked = true;
+                Vec::new()
+            }
             Phase::Over => Vec::new(),
         }
     }
@@ -259,13 +267,13 @@ impl Runner {
             // The keeper ended the command at the deadline, because it did not hear of a renewal in time.
             Phase::Running(_) if ended.stopped => match self.on_lost {
                 OnLost::Stop | OnLost::Kill => self.next_term(now),
-                OnLost::Exit => self.withdraw(LOST),
+                OnLost::Exit => self.withdraw(LOST, false),
             },
-            Phase::Running(_) => self.withdraw(ended.status.exit_code()),
+            Phase::Running(_) => self.withdraw(ended.status.exit_code(), false),
             Phase::Ending { then, .. } => match then {
                 Then::Campaign => self.next_term(now),
-                Then::Withdraw(code) => self.withdraw(code),
-                Then::Asked(signal) => self.withdraw(code_when_asked(ended.status, signal)),
+                Then::Withdraw(code) => self.withdraw(code, false),
+                Then::Asked(signal) => self.withdraw(code_when_asked(ended.status, signal), true),
                 Then::Exit(code) => self.exit(code),
             },
             other => {
@@ -277,7 +285,7 @@ impl Runner {
 
     fn keeper_gone(&mut self, now: Duration) -> Vec<Action> {
         match &self.phase {
-            Phase::Running(_) => self.withdraw(FAILED),
+            Phase::Running(_) => self.withdraw(FAILED, false),
             Phase::Ending { .. } => {
                 let status = Status::Signal(Signal::SIGKILL as i32);
                 self.ended(
@@ -306,12 +314,12 @@ impl Runner {
         vec![Action::Destroy]
     }
 
-    /// Has the lease released, and exits with this code after that.
-    fn withdraw(&mut self, code: u8) -> Vec<Action> {
+    /// Has the lease released, and exits with this code after that. `asked`: the runner was told to stop.
+    fn withdraw(&mut self, code: u8, asked: bool) -> Vec<Action> {
         if self.election_ended {
             return self.exit(code);
         }
-        self.phase = Phase::Withdrawing { code };
+        self.phase = Phase::Withdrawing { code, asked };
         vec![Action::Withdraw]
     }
 

@@ -102,8 +102,9 @@ pub struct Machine {
     not_before: Duration,
     /// Whether a request was sent and not answered yet.
     in_flight: bool,
-    /// When the last successful write was sent.
-    held_since: Option<Duration>,
+    /// When the last successful write was sent, and for how long others leave the lock to us from then on:
+    /// for the lease duration that is stored, at most for ours.
+    held: Option<(Duration, Duration)>,
     /// Under `Compat::ClientGo`, the attempts that share one renew deadline.
     round: Option<Round>,
     seen: Option<Seen>,
@@ -142,7 +143,7 @@ impl Machine {
             then: None,
             not_before: Duration::ZERO,
             in_flight: false,
-            held_since: None,
+            held: None,
             round: None,
             seen: None,
             watched: None,
@@ -177,10 +178,9 @@ impl Machine {
     /// counts from the start of the last successful write. `None` when there is no term, and no work of a
     /// former one.
     pub fn expires_at(&self) -> Option<Duration> {
-        let duration = Duration::from_secs(self.config.wire_seconds().unsigned_abs().into());
-        self.held_since
+        self.held
             .filter(|_| self.has_term() || self.ending.is_some())
-            .map(|since| since.saturating_add(duration))
+            .map(|(since, stored)| since.saturating_add(stored))
     }
 
     /// The record that was observed last, and when it last changed.
@@ -207,7 +207,7 @@ impl Machine {
             };
         }
         let late = |at: Duration| now > at.saturating_add(limit);
-        if self.ending.is_some() && self.held_since.is_some_and(late) {
+        if self.ending.is_some() && self.held.is_some_and(|(since, _)| late(since)) {
             return Err(format!(
                 "the work guarded by lease {lock} has not ended with its term"
             ));

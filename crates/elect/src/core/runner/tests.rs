@@ -208,6 +208,18 @@ type Script = Vec<(u64, Event, Vec<Action>)>;
     (0, Event::Signal(TERM), vec![Withdraw]),
     (10, Event::Signal(TERM), vec![Exit(143)]),
 ])]
+#[case::the_first_signal_waits_for_the_release(OnLost::Exit, vec![
+    (0, leads(0, 0), vec![start(0, 0)]),
+    (500, by_itself(0), vec![Withdraw]),
+    (510, Event::Signal(TERM), vec![]),
+    (600, over(GIVEN_BACK), vec![Exit(0)]),
+])]
+#[case::and_the_second_one_does_not(OnLost::Exit, vec![
+    (0, leads(0, 0), vec![start(0, 0)]),
+    (500, by_itself(0), vec![Withdraw]),
+    (510, Event::Signal(TERM), vec![]),
+    (520, Event::Signal(INT), vec![Exit(130)]),
+])]
 #[case::other_signals_pass(OnLost::Exit, vec![
     (0, leads(0, 0), vec![start(0, 0)]),
     (1, Event::Signal(Signal::SIGHUP), vec![Forward(Signal::SIGHUP)]),
@@ -220,6 +232,12 @@ type Script = Vec<(u64, Event, Vec<Action>)>;
     (500, Event::Follows, vec![stop(TERM, 2_000)]),
     (501, over(StopReason::DuplicateIdentity), vec![]),
     (600, stopped(by(TERM)), vec![Exit(DUPLICATE)]),
+])]
+#[case::a_twin_that_is_named_after_the_commands_end(OnLost::Exit, vec![
+    (0, leads(0, 0), vec![start(0, 0)]),
+    (500, Event::Follows, vec![stop(TERM, 2_000)]),
+    (600, stopped(by(TERM)), vec![Withdraw]),
+    (610, over(StopReason::DuplicateIdentity), vec![Exit(DUPLICATE)]),
 ])]
 #[case::a_twin_of_a_follower(OnLost::Exit, vec![
     (0, over(StopReason::DuplicateIdentity), vec![Exit(DUPLICATE)]),

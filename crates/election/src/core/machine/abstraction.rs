@@ -45,7 +45,7 @@ impl Machine {
             then: _,
             not_before,
             in_flight: _,
-            held_since,
+            held,
             round,
             seen,
             watched,
@@ -108,7 +108,7 @@ impl Machine {
         }
         abstraction.written(written);
         // These are read by health checks, reported to users, or requested again when they are missing.
-        *held_since = None;
+        *held = None;
         *announced = false;
         *reported = None;
         *published = State::Following { leader: None };

@@ -193,7 +193,8 @@ impl Machine {
         // An admission webhook could have changed the record.
         let other = (holder != self.config.identity).then(|| Loss::OtherHolder(holder.clone()));
         let changed = self.loss_by(&observation.record, &observation.uid).or(other);
-        let proven_for = self.proven_for(observation.record.duration());
+        let stored = observation.record.duration().min(self.asked());
+        let proven_for = self.proven_for(stored);
         let before = self.seen.take();
         self.observe(now, observation);
         if self.client_go()
@@ -229,7 +230,7 @@ impl Machine {
         self.lost = None;
         self.round = None;
         self.predecessor = None;
-        self.held_since = Some(since);
+        self.held = Some((since, stored));
         actions.push(Action::OpenGate {
             token: token.clone(),
             valid_until,
@@ -262,11 +263,16 @@ impl Machine {
         self.wait(next);
     }
 
+    /// The lease duration that is written.
+    fn asked(&self) -> Duration {
+        Duration::from_secs(self.config.wire_seconds().unsigned_abs().into())
+    }
+
     /// For how long a write proves leadership: for the renew deadline. If the stored lease duration is
     /// shorter than the one that we wrote, the time is shorter in proportion, because others use the stored
     /// one.
     fn proven_for(&self, stored: Duration) -> Duration {
-        let asked = Duration::from_secs(self.config.wire_seconds().unsigned_abs().into());
+        let asked = self.asked();
         let deadline = self.config.renew_deadline;
         if stored < asked {
             deadline.mul_f64(stored.as_secs_f64() / asked.as_secs_f64())

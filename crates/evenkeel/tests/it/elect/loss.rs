@@ -7,6 +7,7 @@ use evenkeel_testkit::{SOON, eventually, skipped, until};
 use k8s_openapi::api::coordination::v1::Lease;
 use nix::sys::signal::Signal;
 use nix::unistd::Uid;
+use std::collections::BTreeSet;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_runner_that_is_killed_leaves_no_command_behind() {
@@ -71,6 +72,23 @@ async fn a_leader_that_is_cut_off_ends_its_command_before_another_leads() {
     assert_eq!(first.exit_code().await, 75, "{}", first.output());
     world.running("second", 0).await;
     world.assert_no_overlap(&["first", "second"]);
+}
+
+/// Between a renewal and the end of what the one before it proved there are 0.6 s.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_renewal_late_in_its_time_reaches_the_command() {
+    let world = World::new().await;
+    let mut first = world.runner("first").retrying("2400ms").diary(DILIGENT);
+    world.running("first", 0).await;
+    let mut renewals = BTreeSet::new();
+    until("the lease was renewed six times", async || {
+        let lease = world.get::<Lease>("mailer").await;
+        renewals.extend(lease.spec.and_then(|spec| spec.renew_time).map(|time| time.0));
+        renewals.len() > 6 || !first.runs()
+    })
+    .await;
+    assert!(first.runs(), "{}", first.output());
+    assert_eq!(world.runs(&["first"]).len(), 1);
 }
 
 #[tokio::test(flavor = "multi_thread")]

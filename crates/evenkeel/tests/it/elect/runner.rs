@@ -51,6 +51,12 @@ impl<'a> Setup<'a> {
         self
     }
 
+    /// With another time between renewals than half a second.
+    pub(crate) fn retrying(mut self, every: &str) -> Self {
+        self.flags.retain(|flag| !flag.starts_with("--retry-period"));
+        self.with(&["--retry-period", every])
+    }
+
     pub(crate) fn with(mut self, flags: &[&str]) -> Self {
         self.flags.extend(flags.iter().map(|&flag| flag.to_owned()));
         self

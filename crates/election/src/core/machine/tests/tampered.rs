@@ -2,8 +2,9 @@
 
 use super::*;
 
-/// What the first write of a candidate opens, if an admission webhook has changed it.
-fn opened(change: impl FnOnce(&mut Record)) -> Option<Duration> {
+/// Until when the first write of a candidate opens the gate, if an admission webhook has changed it, and when
+/// others may take the lock.
+fn opened(change: impl FnOnce(&mut Record)) -> Option<(Duration, Duration)> {
     let mut machine = Machine::new(baz()).unwrap();
     let now = world::now(after(0), 0.0);
     assert!(machine.step(now, Event::Wake).contains(&Action::Get));
@@ -22,23 +23,24 @@ fn opened(change: impl FnOnce(&mut Record)) -> Option<Duration> {
     };
     let done = Event::Written(WriteResult::Done(observation));
     let actions = machine.step(world::now(after(10), 0.0), done);
-    actions.iter().find_map(|action| match action {
+    let valid_until = actions.iter().find_map(|action| match action {
         Action::OpenGate { valid_until, .. } => Some(*valid_until),
         _ => None,
-    })
+    });
+    valid_until.zip(machine.expires_at())
 }
 
 /// Others go by the duration that is stored, and so must we.
 #[rstest]
-#[case::as_asked(10, Some(after(7_000)))]
-#[case::longer(60, Some(after(7_000)))]
-#[case::shorter(1, Some(after(700)))]
+#[case::as_asked(10, Some((7_000, 10_000)))]
+#[case::longer(60, Some((7_000, 10_000)))]
+#[case::shorter(1, Some((700, 1_000)))]
 #[case::none(0, None)]
 #[case::less_than_none(-5, None)]
-fn a_lease_that_is_stored_shorter_proves_less(#[case] seconds: i32, #[case] valid_until: Option<Duration>) {
+fn a_lease_that_is_stored_shorter_proves_less(#[case] seconds: i32, #[case] until: Option<(u64, u64)>) {
     assert_eq!(
         opened(|record| record.lease_duration_seconds = seconds),
-        valid_until
+        until.map(|(valid, expires)| (after(valid), after(expires)))
     );
 }
 
