@@ -382,6 +382,8 @@ pub mod koupleless {
     pub const DISCOVERY: &str = "evenkeel-koupleless-discovery";
     /// Annotation of a Node: which modules were installed, and for which pod, as JSON.
     pub const MODULES: &str = "koupleless.evenkeel.io/modules";
+    /// Annotation of a Node: from which jar each module was installed, as a digest of its URL, as JSON.
+    pub const JARS: &str = "koupleless.evenkeel.io/jars";
     /// Condition of a pod: all of its modules are installed.
     pub const INSTALLED: &str = "module.koupleless.io/installed";
     /// Condition of a pod, for readiness gates: all of its modules are ready.

@@ -168,6 +168,7 @@ impl Discovery {
         let watch = nodes::watch(hub.clone(), client.clone(), by_mqtt);
         spawn(Box::pin(watch));
         if let Some(hearts) = sources.hearts {
+            spawn(Box::pin(mqtt::watch_link(hub.clone(), hearts.connected.clone())));
             spawn(Box::pin(mqtt::listen(hub.clone(), hearts)));
         }
         for cluster in sources.pods {

@@ -138,6 +138,7 @@ impl Process {
             tokio::spawn(async move { link.run(ending).await });
             sources.hearts = Some(MqttHeartbeats {
                 events,
+                connected: tunnel.connected(),
                 wanted: Some(broker::wanted(
                     deployments.clone(),
                     tunnel.clone(),

@@ -2,7 +2,6 @@
 
 use super::peer::{cluster_of, containers, is_peer};
 use super::{Connection, Profile, module};
-use evenkeel_api::names::koupleless::ENV_LABEL;
 use evenkeel_arklet::ModuleId;
 use k8s_openapi::api::apps::v1::Deployment;
 use kube::ResourceExt as _;
@@ -20,13 +19,12 @@ pub struct BaselineEntry {
     pub biz_url: String,
 }
 
-/// The baseline of the bases of one cluster: the containers of all Deployments of this environment and
-/// cluster, the oldest Deployment first, each module once.
+/// The baseline of the bases of one cluster: the containers of the peer Deployments of this environment and
+/// cluster, the oldest Deployment first, each module once. Peers alone have a pod for every base: modules of
+/// others would run where no pod ever comes, and nobody would remove them.
 ///
-/// `cluster` is compared as the label of a base's node: what is no label value is cleaned first. A base
-/// without cluster gets what is for no cluster. Left out are Deployments that are being deleted, those that
-/// somebody has scaled to zero (but not peers: they have no replicas because no base is up yet), and
-/// containers that are no modules.
+/// `cluster` is compared as the label of a base's node: what is no label value is cleaned first. Left out are
+/// Deployments that are being deleted, and containers that are no modules.
 pub fn baseline<'a>(
     deployments: impl IntoIterator<Item = &'a Deployment>,
     cluster: Option<&str>,
@@ -35,10 +33,8 @@ pub fn baseline<'a>(
 ) -> Vec<BaselineEntry> {
     let cluster = cluster.and_then(super::identity::label_value);
     let is_wanted = |deployment: &&Deployment| {
-        deployment.labels().get(ENV_LABEL).map(String::as_str) == Some(env)
-            && cluster_of(deployment) == cluster.as_deref()
-            && deployment.metadata.deletion_timestamp.is_none()
-            && (is_peer(deployment, env) || replicas(deployment) != 0)
+        let of = cluster_of(deployment);
+        of.is_some() && of == cluster.as_deref() && is_peer(deployment, env)
     };
     let mut deployments: Vec<_> = deployments.into_iter().filter(is_wanted).collect();
     deployments.sort_by_cached_key(|deployment| {
@@ -57,14 +53,6 @@ pub fn baseline<'a>(
             biz_url: module.url.to_string(),
         })
         .collect()
-}
-
-fn replicas(deployment: &Deployment) -> i32 {
-    deployment
-        .spec
-        .as_ref()
-        .and_then(|spec| spec.replicas)
-        .unwrap_or(1)
 }
 
 /// What is sent to a base that (re)started and asks for its baseline. `None`: nothing.
@@ -99,6 +87,7 @@ mod tests {
         let mut labels = json!({
             "virtual-kubelet.koupleless.io/component": "module-deployment",
             "virtual-kubelet.koupleless.io/env": "dev",
+            "virtual-kubelet.koupleless.io/strategy": "peer",
         });
         if let Some(cluster) = cluster {
             labels["base.koupleless.io/cluster-name"] = json!(cluster);
@@ -171,27 +160,26 @@ mod tests {
         assert_eq!(names(&[of(Some("c"))], Some("c")).len(), 1);
         assert_eq!(names(&[of(Some("c"))], Some("d")).len(), 0);
         assert_eq!(names(&[of(Some("c"))], None).len(), 0);
-        assert_eq!(names(&[of(None)], None).len(), 1);
+        // A Deployment without cluster is left alone, as its replicas are.
+        assert_eq!(names(&[of(None)], None).len(), 0);
         assert_eq!(names(&[of(None)], Some("c")).len(), 0);
         assert_eq!(names(&[labelled(of(Some("c")), env, "prod")], Some("c")).len(), 0);
         // As the label of the base's node has it.
         assert_eq!(names(&[of(Some("a-b"))], Some("a b")).len(), 1);
     }
 
+    /// A base that has such a module and never gets a pod for it would run it for ever.
     #[test]
-    fn what_is_scaled_to_zero_is_left_out_but_for_peers() {
-        let none = || {
-            deployment(
-                "d",
-                1,
-                Some("c"),
-                0,
-                json!([container("a", "1", "http://h/a.jar")]),
-            )
-        };
-        assert_eq!(names(&[none()], Some("c")).len(), 0);
-        let peer = labelled(none(), "virtual-kubelet.koupleless.io/strategy", "peer");
-        assert_eq!(names(&[peer], Some("c")).len(), 1);
+    fn what_has_no_pod_on_every_base_is_left_out() {
+        let one = || json!([container("a", "1", "http://h/a.jar")]);
+        let (strategy, opt_out) = (
+            "virtual-kubelet.koupleless.io/strategy",
+            "virtual-kubelet.koupleless.io/replicas-control",
+        );
+        let of = |replicas| deployment("d", 1, Some("c"), replicas, one());
+        assert_eq!(names(&[labelled(of(1), strategy, "scale")], Some("c")).len(), 0);
+        assert_eq!(names(&[labelled(of(1), opt_out, "true")], Some("c")).len(), 0);
+        assert_eq!(names(&[of(0)], Some("c")).len(), 1, "no base is up yet");
     }
 
     #[test]

@@ -131,7 +131,7 @@ fn clean_value(text: &str) -> String {
     text.chars().map(|c| if allowed(c) { c } else { '-' }).collect()
 }
 
-fn digest(text: &str) -> String {
+pub(crate) fn digest(text: &str) -> String {
     let digest = Sha256::digest(text.as_bytes());
     let number = digest
         .iter()

@@ -73,7 +73,9 @@ pub(crate) enum Ready {
     Yes,
     /// The condition is `False`, or there is none.
     No,
-    /// The condition is `Unknown`, or `False` because the base is silent, since this time.
+    /// The condition is `Unknown`, or `False` because the base is silent. Since when we have known it: the
+    /// condition's own time is of another clock, and Kubernetes writes `Unknown` when the providers of all
+    /// nodes are away, too.
     Unknown(Timestamp),
 }
 
@@ -113,10 +115,8 @@ impl Bases {
             return;
         }
         let ready = match (ready(node, now), self.nodes.get(&name).map(|base| base.ready)) {
-            // What we saw ourselves counts, whatever clock the condition was written by.
-            (Ready::Unknown(_), Some(Ready::Yes)) => Ready::Unknown(now),
-            // And silence does not make a base ready.
-            (Ready::Unknown(_), Some(known)) => known,
+            // Silence does not make a base ready, and does not begin anew.
+            (Ready::Unknown(_), Some(known)) if known != Ready::Yes => known,
             (ready, _) => ready,
         };
         let cluster = label(CLUSTER_LABEL).map(str::to_owned);
@@ -174,8 +174,7 @@ fn ready(node: &Node, now: Timestamp) -> Ready {
             if condition.status == "Unknown"
                 || condition.reason.as_deref() == Some(REASON_PROVIDER_UNWELL) =>
         {
-            let since = condition.last_transition_time.as_ref().map_or(now, |time| time.0);
-            Ready::Unknown(since.min(now))
+            Ready::Unknown(now)
         }
         _ => Ready::No,
     }

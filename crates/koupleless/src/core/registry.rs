@@ -15,8 +15,10 @@
 //!   connections or somebody else answers there.
 //! * Silence alone proves nothing while a kubelet reports the base's pod Ready: then the link is cut, not the
 //!   base. It stays Silent for as long as that lasts, and its node is never removed.
-//! * After proof the node stays until 60 s of silence, so that a base that restarts finds it again. After a
-//!   deactivation it goes as soon as it has no pods, after 60 s at the latest.
+//! * After proof the node stays until 60 s of silence, so that a base that restarts finds it again, and until
+//!   its pods are gone or have had 8 s to go. After a deactivation it stays for its pods alone.
+//! * While the link to the broker is cut, the silence of bases that are heard of by it is ours: they become
+//!   Silent, and are lost by proof alone.
 //! * Only the replica that serves a node judges its base. Whoever begins to serve one begins with a full
 //!   measure of silence, and time in which this process itself did not run counts for nobody's silence.
 
@@ -55,8 +57,8 @@ pub struct Settings {
     pub silent: Duration,
     /// After so long without a sign of life a base counts as gone. 60 s.
     pub gone: Duration,
-    /// So long the Node of a base that says that it ends stays for the sake of its pods, which are deleted
-    /// meanwhile. Pods that come, or do not go, hold it no longer. 8 s.
+    /// So long the Node of a base that is lost stays for the sake of its pods, which are deleted meanwhile.
+    /// Pods that come, or do not go, hold it no longer. 8 s.
     pub leave: Duration,
     /// So long after its pod's end a base's announcements may still be under way, and do not revive it. 3 s.
     pub late: Duration,
@@ -110,6 +112,8 @@ pub(crate) struct Registry {
     newcomers: Newcomers,
     /// Nodes that are being removed, and since when: what is still written of them is no sign of anything.
     doomed: HashMap<Arc<str>, Duration>,
+    /// The link to the MQTT broker stands, or nobody is heard of by one.
+    broker: bool,
     /// Time never goes back.
     now: Duration,
     ticked: Option<Duration>,
@@ -155,6 +159,7 @@ impl Registry {
             links: HashMap::new(),
             pods: Pods::default(),
             doomed: HashMap::new(),
+            broker: true,
             now: Duration::ZERO,
             ticked: None,
         }
@@ -199,6 +204,7 @@ impl Registry {
                 self.absent(&identity, socket, Evidence::PortRefused(socket), out);
             }
             Observation::Served { node, here } => self.served(&node, here, out),
+            Observation::Broker { stands } => self.broker(stands),
             Observation::Pods { node, count } => {
                 if let Some(identity) = self.nodes.get(&node).cloned()
                     && let Some(entry) = self.bases.get_mut(&identity)

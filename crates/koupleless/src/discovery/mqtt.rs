@@ -7,7 +7,7 @@ use crate::core::{Connection, Identity};
 use evenkeel_arklet::heartbeat::Metadata;
 use evenkeel_arklet::mqtt::{Event, EventKind};
 use std::sync::Arc;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 
 /// Called when a base asks for its baseline.
 pub type Wanted = Arc<dyn Fn(Metadata) + Send + Sync>;
@@ -16,6 +16,9 @@ pub type Wanted = Arc<dyn Fn(Metadata) + Send + Sync>;
 pub struct MqttHeartbeats {
     /// As [`MqttTunnel::new`](evenkeel_arklet::mqtt::MqttTunnel::new) gives it.
     pub events: mpsc::Receiver<Event>,
+    /// Whether the broker is connected:
+    /// [`MqttTunnel::connected`](evenkeel_arklet::mqtt::MqttTunnel::connected).
+    pub connected: watch::Receiver<bool>,
     /// Who answers bases that ask for their baseline. Returns at once.
     pub wanted: Option<Wanted>,
 }
@@ -23,6 +26,17 @@ pub struct MqttHeartbeats {
 impl std::fmt::Debug for MqttHeartbeats {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("MqttHeartbeats").finish_non_exhaustive()
+    }
+}
+
+/// Tells whether the broker is reached, until the client has ended.
+pub(super) async fn watch_link(hub: Arc<Hub>, mut connected: watch::Receiver<bool>) {
+    loop {
+        let stands = *connected.borrow_and_update();
+        hub.report(Observation::Broker { stands });
+        if connected.changed().await.is_err() {
+            return;
+        }
     }
 }
 

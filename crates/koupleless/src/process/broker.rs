@@ -8,14 +8,17 @@ use crate::discovery::Discovery;
 use evenkeel_arklet::mqtt::{MqttOptions, MqttTunnel, SettingNames};
 use evenkeel_arklet::{Install, ModuleId, Tunnel as _};
 use futures::future::BoxFuture;
+use std::collections::HashSet;
 use std::net::{IpAddr, Ipv4Addr};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
 /// How long a base that asks for its baseline may take to be served, and how often that is checked.
 const SERVED: Duration = Duration::from_secs(60);
 const SERVED_AGAIN: Duration = Duration::from_millis(500);
+/// Bases that are answered at a time, at most. Whoever asks beyond that gets its modules with its pods.
+const MOST_ANSWERS: usize = 10_000;
 
 /// How the broker is reached. `identity`: of this replica.
 pub(super) fn options(broker: &Broker, env: &str, identity: &str) -> MqttOptions {
@@ -39,8 +42,12 @@ pub(super) fn wanted(
     discovery: Discovery,
     stop: CancellationToken,
 ) -> crate::discovery::mqtt::Wanted {
+    let answers = Answers::default();
     Arc::new(move |metadata| {
         let Ok(identity) = Identity::new(&metadata.identity) else {
+            return;
+        };
+        let Some(answering) = answers.begin(&identity) else {
             return;
         };
         let base = Base {
@@ -59,6 +66,7 @@ pub(super) fn wanted(
         let (deployments, tunnel) = (deployments.clone(), tunnel.clone());
         let discovery = discovery.clone();
         tokio::spawn(stop.clone().run_until_cancelled_owned(async move {
+            let _answering = answering;
             let is_ours = async {
                 loop {
                     let node = discovery.node_of(&base.identity);
@@ -77,6 +85,32 @@ pub(super) fn wanted(
             }
         }));
     })
+}
+
+/// Bases that are being answered.
+#[derive(Clone, Default)]
+struct Answers(Arc<Mutex<HashSet<Identity>>>);
+
+impl Answers {
+    /// Begins to answer a base, unless that is under way: whoever repeats the question, or asks in many
+    /// names, makes no more of it.
+    fn begin(&self, base: &Identity) -> Option<Answering> {
+        let mut under_way = self.lock();
+        let is_new = under_way.len() < MOST_ANSWERS && under_way.insert(base.clone());
+        is_new.then(|| Answering(self.clone(), base.clone()))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashSet<Identity>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+struct Answering(Answers, Identity);
+
+impl Drop for Answering {
+    fn drop(&mut self) {
+        self.0.lock().remove(&self.1);
+    }
 }
 
 impl Publisher for MqttTunnel {
@@ -106,5 +140,26 @@ impl Publisher for MqttTunnel {
                 Err(error) => Err(evenkeel_net::log::causes(&error)),
             }
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_base_is_answered_once_at_a_time_and_not_too_many_are() {
+        let base = |number: usize| Identity::new(&format!("base-{number}")).unwrap();
+        let answers = Answers::default();
+        let first = answers.begin(&base(0));
+        assert!(first.is_some() && answers.begin(&base(0)).is_none());
+        drop(first);
+        let mut under_way: Vec<_> = (0..MOST_ANSWERS)
+            .map(|number| answers.begin(&base(number)))
+            .collect();
+        assert!(under_way.iter().all(Option::is_some));
+        assert!(answers.begin(&base(MOST_ANSWERS)).is_none());
+        under_way.pop();
+        assert!(answers.begin(&base(MOST_ANSWERS)).is_some());
     }
 }

@@ -173,6 +173,15 @@ impl Judge<'_> {
         }
     }
 
+    /// None of these is given, but by variables, which a deployment of the released controller may have
+    /// beside a tunnel that is switched off.
+    fn none_of(&self, ids: &[&str], why: &str) -> Result<(), SettingsError> {
+        let is_given = |id: &&&str| self.origins.gives(id) && !self.origins.of(id).starts_with('$');
+        ids.iter()
+            .find(is_given)
+            .map_or(Ok(()), |id| Err(self.wrong(id, why)))
+    }
+
     /// Two files, or none.
     fn pair(
         &self,
@@ -226,6 +235,13 @@ impl Judge<'_> {
             return Err(self.wrong("mqtt_cert_file", why));
         }
         let Some(broker) = &args.mqtt_broker else {
+            let without = [
+                "mqtt_username",
+                "mqtt_password_file",
+                "mqtt_ca_file",
+                "mqtt_client_prefix",
+            ];
+            self.none_of(&without, "it needs --mqtt-broker")?;
             return Ok(None);
         };
         let file = args.mqtt_password_file.clone().map(Password::File);
@@ -279,7 +295,11 @@ impl Judge<'_> {
                 "base_kubeconfig",
                 "it needs --base-pod-selector: without it no pods are looked for",
             )),
-            None => Ok(None),
+            None => {
+                let why = "it needs --base-pod-selector: logs are those of base pods";
+                self.none_of(&["log_mark"], why)?;
+                Ok(None)
+            }
             Some(selector) => Ok(Some(BasePods {
                 selector: selector.clone(),
                 kubeconfig,

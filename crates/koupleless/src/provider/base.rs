@@ -1,12 +1,14 @@
 //! What is remembered of a base.
 
 use super::Settings;
+use crate::core::claims::Owner;
+use crate::core::identity::digest;
 use crate::core::module::Module;
 use crate::core::{Base, Claims, Endpoint};
 use evenkeel_arklet::health::Health;
 use evenkeel_arklet::{ModuleId, ModuleList};
 use evenkeel_vnode::provider::{ContainerId, Doing, Fault, FaultKind, PodId};
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 use tokio::sync::{Mutex as Lock, OwnedMutexGuard, OwnedSemaphorePermit, Semaphore};
@@ -73,6 +75,10 @@ pub(super) struct State {
     pub(super) claims: Claims,
     /// The journal was read.
     pub(super) read: bool,
+    /// Digests of the URLs of the jars that claimed modules are installed from.
+    pub(super) jars: BTreeMap<ModuleId, String>,
+    /// Pods that an earlier process installed something for, and that this one has not met.
+    pub(super) unmet: HashSet<Arc<str>>,
     /// Changes of the claims so far, and how many of them are written.
     pub(super) changes: u64,
     pub(super) written: u64,
@@ -165,6 +171,9 @@ impl State {
     pub(super) fn forget(&mut self, uid: &str, module: &ModuleId) {
         self.running.remove(&(module.clone(), uid.into()));
         self.claims.release(uid, module);
+        if self.claims.owners(module).is_empty() {
+            self.jars.remove(module);
+        }
         self.changed();
     }
 
@@ -196,6 +205,16 @@ impl State {
         if owners.iter().all(|owner| self.leaving.contains(&owner.uid)) {
             let message = format!(
                 "module {key} on {base} belongs to pod {}, which leaves",
+                first.pod
+            );
+            return Some(Fault::new(FaultKind::Later, CLAIMED, message));
+        }
+        // Until such a pod is met, or has turned out to be no more, the journal alone knows the jar.
+        let is_unmet = |owner: &Owner| self.unmet.contains(&owner.uid);
+        let jar = self.jars.get(key).filter(|_| owners.iter().all(is_unmet));
+        if jar.is_some_and(|jar| *jar != digest(&module.url)) {
+            let message = format!(
+                "module {key} on {base} was installed from another jar for pod {}, of which nothing is known yet since this                  process began",
                 first.pod
             );
             return Some(Fault::new(FaultKind::Later, CLAIMED, message));

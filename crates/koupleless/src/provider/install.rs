@@ -3,6 +3,7 @@
 use super::base::{Bound, CLAIMED, Running};
 use super::{Activation, Inner, LATELY, invalid, journal};
 use crate::core::claims::Sharing;
+use crate::core::identity::digest;
 use crate::core::module::{self, Module as Wanted};
 use crate::core::profile::FailedInstall;
 use crate::core::{Connection, Modules};
@@ -54,8 +55,13 @@ impl Inner {
                     return Err(Fault::new(kind, CLAIMED, message));
                 }
             }
+            for module in modules {
+                let jar = state.jars.entry(module.key.clone());
+                jar.or_insert_with(|| digest(&module.url));
+            }
             // It comes, whatever of it went before.
             state.leaving.remove(&pod.uid);
+            state.unmet.remove(&pod.uid);
         }
         self.write_journal(bound).await
     }
@@ -114,6 +120,15 @@ impl Inner {
         if let Some(found) = self.shared(bound, pod, &wanted.key).await? {
             return Ok(self.runs(bound, request, wanted, &found));
         }
+        {
+            let mut state = bound.memory.state();
+            let jar = digest(&wanted.url);
+            // Another pod's, which claimed the module first and has left since.
+            if state.jars.insert(wanted.key.clone(), jar.clone()) != Some(jar) {
+                state.changed();
+            }
+        }
+        self.write_journal(bound).await?;
         let install = Install {
             args: request.container.args.clone().unwrap_or_default(),
             envs: environment(request),
@@ -254,7 +269,8 @@ impl Inner {
         }
     }
 
-    /// The jar holds another module: what it is goes again, unless it is somebody's.
+    /// The jar holds another module: what it is goes again, unless it is somebody's. Of several that came
+    /// meanwhile only one is the jar's, and nobody can tell which: they stay.
     async fn mismatch(
         &self,
         bound: &Bound,
@@ -263,7 +279,7 @@ impl Inner {
         found: &[ModuleId],
     ) -> Fault {
         let target = self.target(&bound.base);
-        for stray in found {
+        for stray in found.iter().filter(|_| found.len() == 1) {
             if !bound.memory.state().claims.owners(stray).is_empty() {
                 continue;
             }

@@ -2,12 +2,13 @@
 //!
 //! `koupleless.evenkeel.io/modules` holds a JSON object, `NAME:VERSION` to `NAMESPACE/NAME/UID` of the pod,
 //! or to a list of them where pods share the module. It is written before a module is installed and after it
-//! was removed, by whoever serves the node.
+//! was removed, by whoever serves the node. `koupleless.evenkeel.io/jars` is written with it: `NAME:VERSION`
+//! to a digest of the jar's URL, which may hold a password.
 
 use super::Inner;
 use super::base::{Bound, State};
 use crate::core::claims::{Claims, Owner, Sharing};
-use evenkeel_api::names::koupleless::MODULES;
+use evenkeel_api::names::koupleless::{JARS, MODULES};
 use evenkeel_arklet::ModuleId;
 use evenkeel_vnode::provider::{Fault, FaultKind, PodId};
 use k8s_openapi::api::core::v1::Node;
@@ -43,6 +44,20 @@ pub(crate) fn read(node: &Node) -> Vec<(ModuleId, Owner)> {
         claims.extend(owners.map(|owner| (ModuleId::new(name, version), owner)));
     }
     claims
+}
+
+/// Reads the digests of jars. What cannot be read is not known.
+fn read_jars(node: &Node) -> BTreeMap<ModuleId, String> {
+    let annotations = node.metadata.annotations.as_ref();
+    let text = annotations.and_then(|all| all.get(JARS));
+    let jars: BTreeMap<String, String> = text
+        .and_then(|text| serde_json::from_str(text).ok())
+        .unwrap_or_default();
+    let named = |(module, jar): (String, String)| {
+        let (name, version) = module.split_once(':')?;
+        Some((ModuleId::new(name, version), jar))
+    };
+    jars.into_iter().filter_map(named).collect()
 }
 
 /// One owner is written as a former version wrote it, which refuses a list and leaves all modules alone then.
@@ -103,7 +118,9 @@ impl Inner {
             Fault::new(FaultKind::Later, "JournalUnread", message)
         })?;
         let mut state = bound.memory.state();
+        state.jars = node.as_ref().map(read_jars).unwrap_or_default();
         for (module, owner) in node.iter().flat_map(read) {
+            state.unmet.insert(owner.uid.clone());
             // Whoever has it has it, also where pods share no modules any more: this refuses nobody.
             let _ = state.claims.claim(&owner, &[module], Sharing::Shared);
         }
@@ -115,15 +132,17 @@ impl Inner {
     pub(super) async fn write_journal(&self, bound: &Bound) -> Result<(), Fault> {
         let wanted = bound.memory.state().changes;
         let _held = bound.memory.journal.lock().await;
-        let (changes, text) = {
+        let (changes, text, jars) = {
             let state = bound.memory.state();
             if state.written >= wanted {
                 return Ok(());
             }
-            (state.changes, write(&state.claims))
+            let jars = state.jars.iter().map(|(id, jar)| (id.to_string(), jar));
+            let jars: BTreeMap<String, &String> = jars.collect();
+            (state.changes, write(&state.claims), json!(jars).to_string())
         };
         let nodes: Api<Node> = Api::all(self.client(&bound.node)?);
-        let patch = Patch::Merge(json!({"metadata": {"annotations": {MODULES: text}}}));
+        let patch = Patch::Merge(json!({"metadata": {"annotations": {MODULES: text, JARS: jars}}}));
         nodes
             .patch(&bound.node, &PatchParams::default(), &patch)
             .await

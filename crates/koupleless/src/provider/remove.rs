@@ -108,7 +108,9 @@ impl Inner {
             self.give_back(&bound, pod, module).await?;
         }
         self.write_journal(&bound).await?;
-        bound.memory.state().leaving.remove(&pod.uid);
+        let mut state = bound.memory.state();
+        state.leaving.remove(&pod.uid);
+        state.unmet.remove(&pod.uid);
         Ok(())
     }
 

@@ -158,12 +158,12 @@ fn a_base_that_its_provider_does_not_hear_of_is_unknown() {
 }
 
 #[test]
-fn a_node_that_was_unknown_before_we_began_has_had_its_grace() {
+fn a_node_that_was_unknown_before_we_began_has_its_grace_from_then_on() {
     let mut bases = bases();
     bases.put(&node("a", "c", "dev", "Unknown", 0), at(3_600));
-    assert_eq!(bases.count("c", at(3_600)), 0);
-    bases.put(&node("b", "c", "dev", "Unknown", 3_590), at(3_600));
-    assert_eq!(bases.count("c", at(3_600)), 1);
+    bases.put(&node("a", "c", "dev", "Unknown", 0), at(3_650));
+    assert_eq!(bases.count("c", at(3_659)), 1);
+    assert_eq!(bases.count("c", at(3_660)), 0);
 }
 
 fn pod(node: Option<&str>, annotations: Value) -> Pod {

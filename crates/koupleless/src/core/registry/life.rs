@@ -2,7 +2,7 @@
 
 use super::merge::{Claim, Claims};
 use super::{Change, Entry, Event, Evidence, Life, PodSeen, PodState, Refused, Registry, Why};
-use crate::core::{Endpoint, Identity, PodRef};
+use crate::core::{Connection, Endpoint, Identity, PodRef};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
@@ -38,7 +38,11 @@ impl Registry {
     pub(super) fn judge(&mut self, identity: &Identity, out: &mut Vec<Event>) {
         let ready = self.is_pod_ready(identity);
         let Self {
-            bases, settings, now, ..
+            bases,
+            settings,
+            now,
+            broker,
+            ..
         } = self;
         let (Some(entry), now) = (bases.get_mut(identity), *now) else {
             return;
@@ -56,21 +60,30 @@ impl Registry {
             out.push(entry.event(Change::Silent));
         }
         let over = silence >= settings.gone && !ready;
-        if entry.life == Life::Silent && over {
+        let is_heard = *broker || entry.base.endpoint.by != Connection::Mqtt;
+        if entry.life == Life::Silent && over && is_heard {
             out.extend(entry.lose(Evidence::Silence(silence), now));
         }
         let Life::Lost(evidence) = &entry.life else {
             return;
         };
-        let gone = match evidence {
-            Evidence::Deactivated => {
-                entry.pods == Some(0) || now.saturating_sub(entry.lost) >= settings.leave
-            }
-            _ => over,
-        };
-        if gone {
+        let is_left = entry.pods == Some(0) || now.saturating_sub(entry.lost) >= settings.leave;
+        if is_left && (over || *evidence == Evidence::Deactivated) {
             let why = Why::Lost(evidence.clone());
             self.remove(identity, Change::Gone(why), out);
+        }
+    }
+
+    /// The link to the broker stands from now on, or no more. Who is heard of by it begins with a full
+    /// measure of silence once it stands again.
+    pub(super) fn broker(&mut self, stands: bool) {
+        if std::mem::replace(&mut self.broker, stands) || !stands {
+            return;
+        }
+        for entry in self.bases.values_mut() {
+            if entry.base.endpoint.by == Connection::Mqtt {
+                entry.heard = self.now;
+            }
         }
     }
 

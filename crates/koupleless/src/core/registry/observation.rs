@@ -76,6 +76,11 @@ pub(crate) enum Observation {
         /// Whether this process serves it now.
         here: bool,
     },
+    /// Whether the link to the MQTT broker stands.
+    Broker {
+        /// It stands now, and all that is subscribed to is heard.
+        stands: bool,
+    },
     /// How many pods are on a node.
     Pods {
         /// Name of the Node.

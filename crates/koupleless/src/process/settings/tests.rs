@@ -62,6 +62,11 @@ fn read(line: &str) -> Result<Settings, String> {
     "--heal --heal-drain-timeout 0",
     "--heal-drain-timeout: it must be more than 0"
 )]
+#[case("--mqtt-username me", "--mqtt-username: it needs --mqtt-broker")]
+#[case("--mqtt-ca-file /a", "--mqtt-ca-file: it needs --mqtt-broker")]
+#[case("--mqtt-password-file /p", "--mqtt-password-file: it needs --mqtt-broker")]
+#[case("--mqtt-client-prefix p", "--mqtt-client-prefix: it needs --mqtt-broker")]
+#[case("--log-mark [{module}]", "--log-mark: it needs --base-pod-selector")]
 #[case("--base-kubeconfig /k", "--base-kubeconfig: it needs --base-pod-selector")]
 #[case(
     "--report-hooks ftp://h/",

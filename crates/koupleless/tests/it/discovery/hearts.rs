@@ -23,8 +23,10 @@ async fn hearts_of_our_environment_in_their_own_name_count() {
     let (_api, client) = api().await;
     let (sender, events) = mpsc::channel(16);
     let (asked, mut wanted) = mpsc::unbounded_channel();
+    let (_link, connected) = watch::channel(true);
     let hearts = MqttHeartbeats {
         events,
+        connected,
         wanted: Some(Arc::new(move |metadata: Metadata| {
             asked.send(metadata.identity).unwrap();
         })),

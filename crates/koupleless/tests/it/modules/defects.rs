@@ -32,7 +32,7 @@ fn failing() -> Jar {
     Jar::new("bad", "1").start(Start::Fails(thrown))
 }
 
-async fn force_delete(world: &World, name: &str) {
+pub(super) async fn force_delete(world: &World, name: &str) {
     let now = DeleteParams::default().grace_period(0);
     world.api::<Pod>().delete(name, &now).await.unwrap();
 }

@@ -1,6 +1,6 @@
 //! What may go wrong with bases and modules, and whom it affects.
 
-use super::world::{World, condition, condition_of_node, phase, restarts, waits};
+use super::world::{World, condition, condition_of_node, is_starting, phase, restarts, waits};
 use evenkeel_api::names::koupleless::{INSTALLED, MODULES, READY};
 use evenkeel_koupleless::core::claims::Sharing;
 use evenkeel_koupleless::core::profile::V2_DESIGN;
@@ -126,6 +126,25 @@ async fn a_jar_that_is_another_module_is_refused_and_does_not_stay() {
         )
         .await;
     until("the stray is gone", async || base.modules().is_empty()).await;
+}
+
+/// Which of both came out of the wrong jar nobody can tell.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_module_that_somebody_installs_beside_a_wrong_jar_stays() {
+    let world = World::new().await;
+    let url = world.jar(Jar::new("biz2", "0.0.1").start(Start::Held));
+    let by_hand = world.jar(Jar::new("byhand", "1"));
+    let (base, node) = world.base("a").await;
+    world.pod("p", &node, &[("zzz", "7", &url)]).await;
+    is_starting(&base, "biz2", "0.0.1").await;
+    base.install_by_hand(&by_hand).await;
+    base.release(&url);
+    world.event("p", "Failed", "the jar's manifest says").await;
+    world.delete::<Pod>("p").await;
+    world.gone::<Pod>("p").await;
+    for (name, version) in [("byhand", "1"), ("biz2", "0.0.1")] {
+        assert_eq!(base.state(name, version), Some(BizState::Activated), "{name}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

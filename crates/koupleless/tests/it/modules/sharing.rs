@@ -1,5 +1,6 @@
 //! Pods that share a module, as those of one Deployment do on one base.
 
+use super::defects::force_delete;
 use super::world::{World, condition, is_starting, phase, restarts, waits};
 use evenkeel_api::names::koupleless::{MODULES, READY};
 use evenkeel_testkit::arklet::{BizState, Jar, Start};
@@ -124,6 +125,24 @@ async fn a_pod_with_another_jar_of_a_version_waits_until_the_first_has_left() {
     let all = [&*url, again, "for pod default/first", "a version of its own"];
     assert!(all.iter().all(|part| message.contains(part)), "{message}");
     world.delete::<Pod>("first").await;
+    world.ready::<Pod>("second").await;
+    assert_eq!(&*base.modules()[0].url, again);
+}
+
+/// The first pod went while nobody was there, and the new process meets the second one first.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pod_with_another_jar_does_not_run_what_an_earlier_process_installed() {
+    let mut world = World::new().await;
+    let url = world.jar(Jar::new("biz1", "1"));
+    let again = "file:///opt/biz/again.jar";
+    world.jars.put(again, Jar::new("biz1", "1"));
+    let (base, node) = world.base("a").await;
+    world.pod("first", &node, &[("biz1", "1", &url)]).await;
+    world.ready::<Pod>("first").await;
+    world.end().await;
+    force_delete(&world, "first").await;
+    world.pod("second", &node, &[("biz1", "1", again)]).await;
+    world.begin().await;
     world.ready::<Pod>("second").await;
     assert_eq!(&*base.modules()[0].url, again);
 }

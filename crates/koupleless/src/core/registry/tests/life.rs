@@ -13,17 +13,47 @@ fn a_base_that_speaks_stays_alive() {
 }
 
 #[test]
-fn silence_makes_it_silent_after_25_s_and_removes_its_node_after_60_s() {
+fn silence_makes_it_silent_after_25_s_and_lost_after_60_s() {
     let mut fixture = Fixture::served(A);
     assert_eq!(fixture.pass(24), []);
     assert_eq!(fixture.pass(1), [Change::Silent]);
     assert_eq!(fixture.pass(34), []);
     let lost = silence(60);
-    assert_eq!(
-        fixture.pass(1),
-        [Change::Lost(lost.clone()), Change::Gone(Why::Lost(lost))]
-    );
+    assert_eq!(fixture.pass(1), [Change::Lost(lost.clone())]);
+    assert_eq!(fixture.pass(7), [], "its pods are deleted meanwhile");
+    assert_eq!(fixture.pass(1), [Change::Gone(Why::Lost(lost))]);
     assert_eq!(fixture.registry.len(), 0);
+}
+
+#[test]
+fn a_node_without_pods_goes_with_its_base() {
+    let mut fixture = Fixture::served(A);
+    let node = fixture.node(A);
+    fixture.pass(60);
+    let lost = Change::Gone(Why::Lost(silence(60)));
+    assert_eq!(fixture.observe(Observation::Pods { node, count: 0 }), [lost]);
+}
+
+/// The silence of all bases of a broker is that of the broker, or ours.
+#[test]
+fn while_the_broker_is_not_reached_nobody_is_lost_by_silence() {
+    let mut fixture = Fixture::new();
+    let heart = || Observation::MqttHeartbeat(announcement(A, A));
+    assert_eq!(fixture.observe(heart()), [Change::Online]);
+    fixture.serve(A);
+    let broker = |stands| Observation::Broker { stands };
+    assert_eq!(fixture.observe(broker(false)), []);
+    assert_eq!(fixture.pass(600), [Change::Silent]);
+    assert_eq!(fixture.observe(broker(true)), []);
+    assert_eq!(fixture.observe(broker(true)), [], "told twice");
+    assert_eq!(fixture.pass(59), [], "a full measure of silence");
+    assert_eq!(fixture.pass(1), [Change::Lost(silence(60))]);
+
+    let mut fixture = Fixture::served(A);
+    fixture.observe(broker(false));
+    fixture.pass(59);
+    let lost = [Change::Lost(silence(60))];
+    assert_eq!(fixture.pass(1), lost, "it speaks over HTTP");
 }
 
 #[test]
@@ -204,7 +234,7 @@ fn times_are_settings() {
     fixture.observe(heartbeat(A, A));
     fixture.serve(A);
     assert_eq!(fixture.pass(2), [Change::Silent]);
-    assert_eq!(fixture.pass(2).len(), 2);
+    assert_eq!(fixture.pass(2), [Change::Lost(silence(4))]);
 }
 
 #[test]

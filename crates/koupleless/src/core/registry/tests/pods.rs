@@ -104,7 +104,7 @@ fn while_its_kubelet_reports_it_ready_silence_moves_nothing() {
     assert_eq!(fixture.pass(3600), []);
     assert_eq!(fixture.life(A), Life::Silent);
     fixture.observe(pod("u", A, PodState::NotReady));
-    let changes = fixture.pass(1);
+    let changes = fixture.pass(9);
     assert!(
         matches!(
             &changes[..],
@@ -128,7 +128,7 @@ fn proof_counts_although_the_kubelet_reports_it_ready_and_the_node_stays() {
 fn a_pod_that_is_not_ready_protects_nothing() {
     let mut fixture = in_pod();
     fixture.observe(pod("u", A, PodState::NotReady));
-    assert_eq!(fixture.pass(60).len(), 3);
+    assert_eq!(fixture.pass(68).len(), 3);
     assert_eq!(fixture.registry.len(), 0);
 }
 

@@ -53,6 +53,7 @@ fn step() -> impl Strategy<Value = Step> {
         2 => (of(&IDENTITIES), of(&ADDRESSES)).prop_map(|(identity, address)| port_refused(identity, address)),
         4 => (known.clone(), any::<bool>()).prop_map(|((_, node), here)| Observation::Served { node, here }),
         1 => (known, 0..2_usize).prop_map(|((_, node), count)| Observation::Pods { node, count }),
+        1 => any::<bool>().prop_map(|stands| Observation::Broker { stands }),
     ];
     prop_oneof![
         5 => observation.prop_map(|observation| Step::See(Box::new(observation))),
@@ -68,11 +69,17 @@ struct Seen {
     life: Life,
     /// Since when nothing has been told of it that could be a sign of its life: it is silent for no longer.
     quiet: u64,
+    /// When it was lost last.
+    lost: u64,
+    /// It was said since that its node has no pods.
+    empty: bool,
 }
 
 #[derive(Default)]
 struct Onlooker {
     bases: BTreeMap<Arc<str>, Seen>,
+    /// The link to the broker is cut.
+    deaf: bool,
 }
 
 impl Onlooker {
@@ -83,6 +90,8 @@ impl Onlooker {
                 identity: event.base.identity.clone(),
                 life: Life::Alive,
                 quiet: now,
+                lost: now,
+                empty: false,
             };
             let former = self.bases.insert(event.node.clone(), seen);
             assert!(former.is_none(), "online twice: {claim}");
@@ -102,7 +111,11 @@ impl Onlooker {
             Change::Lost(evidence) => {
                 assert!(!matches!(seen.life, Life::Lost(_)), "lost twice: {claim}");
                 match evidence {
-                    Evidence::Silence(_) => assert!(quiet >= 60 && seen.life == Life::Silent, "{claim}"),
+                    Evidence::Silence(_) => {
+                        assert!(quiet >= 60 && seen.life == Life::Silent, "{claim}");
+                        let by = event.base.endpoint.by;
+                        assert!(!self.deaf || by != Connection::Mqtt, "we are deaf: {claim}");
+                    }
                     Evidence::PortRefused(_) | Evidence::Replaced(..) => {
                         assert!(
                             quiet >= 25 && seen.life == Life::Silent && cause.is_some(),
@@ -114,6 +127,7 @@ impl Onlooker {
                     }
                 }
                 seen.life = Life::Lost(evidence.clone());
+                (seen.lost, seen.empty) = (now, false);
             }
             Change::Back => {
                 assert_ne!(seen.life, Life::Alive, "{claim}");
@@ -123,6 +137,10 @@ impl Onlooker {
             Change::Gone(Why::Lost(evidence)) => {
                 assert_eq!(seen.life, Life::Lost(evidence.clone()), "{claim}");
                 assert!(quiet >= 60 || *evidence == Evidence::Deactivated, "{claim}");
+                assert!(
+                    seen.empty || now - seen.lost >= 8,
+                    "its pods have no time: {claim}"
+                );
                 self.bases.remove(&event.node);
             }
             Change::Gone(Why::Renamed(_)) | Change::Left => {
@@ -156,6 +174,15 @@ proptest! {
                         prop_assert!(after.get(identity).is_none_or(|after| after >= at), "liveness went back");
                     }
                     let served = matches!(*observation, Observation::Served { .. });
+                    match &*observation {
+                        Observation::Broker { stands } => onlooker.deaf = !stands,
+                        Observation::Pods { node, count: 0 } => {
+                            if let Some(seen) = onlooker.bases.get_mut(node) {
+                                seen.empty = true;
+                            }
+                        }
+                        _ => {}
+                    }
                     for event in events.into_iter().flatten() {
                         onlooker.look(&event, now, Some(&observation));
                     }
