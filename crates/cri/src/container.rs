@@ -95,7 +95,7 @@ impl Client {
         let mut containers = Vec::with_capacity(newest.len());
         for (name, (container, attempt)) in newest {
             match self.status(&container.id).await {
-                Ok(status) => containers.push(self.container(name, attempt, container, status)?),
+                Ok(status) => containers.push(joined(name, attempt, container, status)),
                 // Removed between the two calls.
                 Err(error) if error.is_not_found() => {}
                 Err(error) => return Err(error),
@@ -124,7 +124,7 @@ impl Client {
                 pod_uid: metadata.uid,
                 ready: sandbox.state == 0,
                 attempt: metadata.attempt,
-                created_at: self.time(METHOD, sandbox.created_at)?,
+                created_at: time(sandbox.created_at),
             });
         }
         sandboxes.sort_by_key(|sandbox| std::cmp::Reverse((sandbox.created_at, sandbox.attempt)));
@@ -146,42 +146,6 @@ impl Client {
         Ok(status)
     }
 
-    fn container(
-        &self,
-        name: String,
-        attempt: u32,
-        listed: proto::Container,
-        status: proto::ContainerStatus,
-    ) -> Result<Container, Error> {
-        let time = |nanos| self.time("ContainerStatus", nanos);
-        let happened = |nanos| Ok((nanos != 0).then_some(time(nanos)?));
-        let state = match status.state {
-            0 => State::Created,
-            1 => State::Running,
-            2 => State::Exited,
-            _ => State::Unknown,
-        };
-        Ok(Container {
-            name,
-            id: status.id,
-            sandbox: listed.pod_sandbox_id,
-            image: status.image.unwrap_or_default().image,
-            attempt,
-            state,
-            created_at: time(status.created_at)?,
-            started_at: happened(status.started_at)?,
-            finished_at: happened(status.finished_at)?,
-            exit_code: (state == State::Exited).then_some(status.exit_code),
-            reason: status.reason,
-        })
-    }
-
-    fn time(&self, method: &'static str, nanos: i64) -> Result<Duration, Error> {
-        u64::try_from(nanos)
-            .map(Duration::from_nanos)
-            .map_err(|_| self.malformed(method, "a time before 1970"))
-    }
-
     fn malformed(&self, method: &'static str, why: &str) -> Error {
         Error::Malformed {
             socket: self.socket.to_path_buf(),
@@ -189,6 +153,36 @@ impl Client {
             why: why.to_owned(),
         }
     }
+}
+
+/// What the list and the status say of one container.
+fn joined(name: String, attempt: u32, listed: proto::Container, status: proto::ContainerStatus) -> Container {
+    let happened = |nanos| (nanos != 0).then(|| time(nanos));
+    let state = match status.state {
+        0 => State::Created,
+        1 => State::Running,
+        2 => State::Exited,
+        _ => State::Unknown,
+    };
+    Container {
+        name,
+        id: status.id,
+        sandbox: listed.pod_sandbox_id,
+        image: status.image.unwrap_or_default().image,
+        attempt,
+        state,
+        created_at: time(status.created_at),
+        started_at: happened(status.started_at),
+        finished_at: happened(status.finished_at),
+        exit_code: (state == State::Exited).then_some(status.exit_code),
+        reason: status.reason,
+    }
+}
+
+/// Since 1970. What was made while the clock stood before that is of that moment: one such container hides
+/// none of the others.
+fn time(nanos: i64) -> Duration {
+    Duration::from_nanos(u64::try_from(nanos).unwrap_or(0))
 }
 
 fn selector(namespace: &str, pod: &str) -> HashMap<String, String> {

@@ -20,7 +20,7 @@ pub enum DialError {
     /// Nothing about the other side: no socket, or no such source address.
     #[error("{call}: {error}")]
     Local {
-        /// `socket` or `bind`.
+        /// `socket`, `bind`, or another one.
         call: &'static str,
         /// What it said.
         error: io::Error,
@@ -76,7 +76,8 @@ pub async fn connect(address: SocketAddr, source: Option<IpAddr>) -> Result<Conn
         let socket = if settle(&socket, address).map_err(DialError::Connect)? {
             Unregistered::Std(socket.into())
         } else {
-            let stream = TcpStream::from_std(socket.into()).map_err(DialError::Connect)?;
+            // Not what the peer does: no place in this process's list of sockets to wait for.
+            let stream = TcpStream::from_std(socket.into()).map_err(local("epoll_ctl"))?;
             stream.writable().await.map_err(DialError::Connect)?;
             if let Some(error) = stream.take_error().map_err(DialError::Connect)? {
                 return Err(DialError::Connect(error));
@@ -101,8 +102,11 @@ pub async fn connect(address: SocketAddr, source: Option<IpAddr>) -> Result<Conn
     Err(DialError::Connect(Errno::ECONNREFUSED.into()))
 }
 
+fn local(call: &'static str) -> impl FnOnce(io::Error) -> DialError {
+    move |error| DialError::Local { call, error }
+}
+
 fn begin(address: SocketAddr, source: Option<IpAddr>) -> Result<Socket, DialError> {
-    let local = |call| move |error| DialError::Local { call, error };
     let kind = Type::STREAM.nonblocking().cloexec();
     let socket =
         Socket::new_raw(Domain::for_address(address), kind, Some(Protocol::TCP)).map_err(local("socket"))?;

@@ -12,9 +12,10 @@ use crate::core::{
 };
 use crate::handler::{Handlers, Prober as _};
 use serde::Serialize;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::net::TcpStream;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -50,23 +51,24 @@ pub(super) fn tcp(args: &TcpArgs) -> Request {
 pub(super) async fn grpc(args: &GrpcArgs) -> Result<Request, CliError> {
     let Address { host, port } = &args.address;
     let found = tokio::time::timeout(RESOLVE, tokio::net::lookup_host((host.as_str(), *port))).await;
-    let address = match found {
-        Ok(Ok(mut found)) => found.next().map(|address| address.ip()),
+    let found: Vec<_> = match found {
+        Ok(Ok(found)) => found.collect(),
         Ok(Err(error)) => {
             return Err(CliError::usage(format!(
                 "cannot find the address of {host:?}: {error}; give its IP address"
             )));
         }
-        Err(_) => None,
+        Err(_) => Vec::new(),
     };
-    let address = address
+    let address = which(&found)
+        .await
         .ok_or_else(|| CliError::usage(format!("{host:?} has no address; give the server's IP address")))?;
     let handler = Handler::Grpc {
         port: *port,
         service: args.service.clone(),
     };
     let mut request = Request::new(handler, args.address.to_string(), &args.once);
-    request.address = Some(address);
+    request.address = Some(address.ip());
     if args.tls {
         request.compat = Compat::Strict;
         request.extras.grpc_tls = true;
@@ -84,8 +86,20 @@ pub(super) fn exec(args: &ExecArgs) -> Result<Request, CliError> {
     Ok(Request::new(Handler::Exec { command }, target, &args.once))
 }
 
-/// How long a name is looked up.
+/// How long a name is looked up, and how long its addresses are tried.
 const RESOLVE: Duration = Duration::from_secs(10);
+
+/// Of several addresses the first that accepts a connection, as `localhost` has one of IPv6 at which many
+/// servers do not listen. Where none does, the first, so that the probe says why.
+async fn which(found: &[SocketAddr]) -> Option<SocketAddr> {
+    if let [_, _, ..] = found
+        && let Ok(Ok(stream)) = tokio::time::timeout(RESOLVE, TcpStream::connect(found)).await
+        && let Ok(peer) = stream.peer_addr()
+    {
+        return Some(peer);
+    }
+    found.first().copied()
+}
 
 impl Request {
     fn new(handler: Handler, target: String, args: &OnceArgs) -> Self {
@@ -250,6 +264,7 @@ pub(super) fn verdict(outcome: &Outcome) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use tokio::net::TcpListener;
 
     fn request() -> Request {
         Request {
@@ -285,6 +300,23 @@ mod tests {
             let request = request();
             let answer = Answer::new(&request, Kind::Liveness, &outcome, Duration::from_millis(2));
             assert_eq!((answer.text().as_str(), answer.code()), (wanted, code));
+        }
+    }
+
+    #[tokio::test]
+    async fn of_several_addresses_the_one_that_accepts_is_probed() {
+        let listening = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let open = listening.local_addr().unwrap();
+        let ended = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let closed = ended.local_addr().unwrap();
+        drop(ended);
+        for (found, wanted) in [
+            (vec![closed, open], Some(open)),
+            (vec![closed, closed], Some(closed)),
+            (vec![closed], Some(closed)),
+            (vec![], None),
+        ] {
+            assert_eq!(which(&found).await, wanted, "{found:?}");
         }
     }
 
