@@ -12,7 +12,7 @@ use nix::{
     unistd::Pid,
 };
 use std::{
-    ffi::OsString,
+    ffi::{OsStr, OsString},
     fs::OpenOptions,
     io,
     net::SocketAddr,
@@ -30,6 +30,12 @@ pub use evenkeel_net::shutdown::{PARENT_STDIN, stop_with_parent};
 
 /// Names the binary that is started for children; without it, the running one.
 pub const BINARY: &str = "EVENKEEL_BIN";
+
+/// What children take over of this program's own variables: how they log.
+const INHERITED: [&str; 2] = ["EVENKEEL_LOG", "EVENKEEL_LOG_FORMAT"];
+
+/// One build makes both binaries within this time.
+const ONE_BUILD: Duration = Duration::from_secs(3_600);
 
 /// Pause before a crashed process is started again.
 const RESTART_AFTER: Duration = Duration::from_secs(1);
@@ -103,10 +109,16 @@ pub fn binary() -> io::Result<PathBuf> {
     std::env::var_os(BINARY).map_or_else(std::env::current_exe, |path| Ok(path.into()))
 }
 
-/// The binary of the agent alone, if it lies beside this one.
+/// The binary of the agent alone, if it lies beside this one and was built with it: what builds `evenkeel`
+/// alone leaves an older agent where it is.
 pub fn agent_beside(binary: &Path) -> Option<PathBuf> {
     let agent = binary.with_file_name("evenkeel-agent");
-    agent.is_file().then_some(agent)
+    let built = |path: &Path| path.metadata().and_then(|data| data.modified());
+    let is_older = match (built(binary), built(&agent)) {
+        (Ok(own), Ok(agent)) => own.duration_since(agent).is_ok_and(|age| age > ONE_BUILD),
+        _ => false,
+    };
+    (agent.is_file() && !is_older).then_some(agent)
 }
 
 impl Supervised {
@@ -342,6 +354,11 @@ struct Started {
     _lifeline: Option<ChildStdin>,
 }
 
+/// Whether a variable of the user's is a setting, which is meant for another cluster than the lab's.
+fn is_for_another_cluster(name: &OsStr) -> bool {
+    name.as_encoded_bytes().starts_with(b"EVENKEEL_") && !INHERITED.iter().any(|kept| name == *kept)
+}
+
 fn spawn(spec: &ChildSpec) -> Result<Started, StartError> {
     let failed = |source| StartError {
         name: spec.name.clone(),
@@ -360,7 +377,11 @@ fn spawn(spec: &ChildSpec) -> Result<Started, StartError> {
             format!("{name}_{:016x}", rand::random::<u64>()),
         ]
     });
-    let mut child = Command::new(&spec.program)
+    let mut child = Command::new(&spec.program);
+    for (name, _) in std::env::vars_os().filter(|(name, _)| is_for_another_cluster(name)) {
+        child.env_remove(name);
+    }
+    let mut child = child
         .args(&spec.args)
         .args(identity)
         .env(PARENT_STDIN, "1")
@@ -425,6 +446,36 @@ mod tests {
         assert_eq!(agent_beside(&binary), None, "a folder is no binary");
         std::fs::remove_dir(&agent).unwrap();
         std::fs::write(&agent, "").unwrap();
-        assert_eq!(agent_beside(&binary), Some(agent));
+        let built = |path: &Path, second: u64| {
+            let file = std::fs::File::options()
+                .append(true)
+                .create(true)
+                .open(path)
+                .unwrap();
+            file.set_modified(std::time::UNIX_EPOCH + Duration::from_secs(second))
+                .unwrap();
+        };
+        for (own, agents, is_used) in [
+            (5_000, 5_000, true),
+            (5_000, 1_400, true),
+            (5_001, 1_400, false),
+            (0, 9_000, true),
+        ] {
+            built(&binary, own);
+            built(&agent, agents);
+            assert_eq!(agent_beside(&binary).is_some(), is_used, "{own} {agents}");
+        }
+    }
+    #[test]
+    fn settings_for_other_clusters_do_not_reach_children() {
+        for (name, kept) in [
+            ("EVENKEEL_NAMESPACE", false),
+            ("EVENKEEL_LOG_FORMAT", true),
+            ("EVENKEEL_LOG", true),
+            ("KUBECONFIG", true),
+            ("MY_EVENKEEL_MODE", true),
+        ] {
+            assert_eq!(!is_for_another_cluster(OsStr::new(name)), kept, "{name}");
+        }
     }
 }

@@ -25,9 +25,9 @@ pub(super) async fn run_scenario(
         source,
     };
     if let Some(path) = report {
-        // Found out now, not after three minutes.
-        let probe = std::fs::OpenOptions::new().create(true).append(true).open(path);
-        probe.map_err(|source| unwritable(path, source))?;
+        // Found out now, not after three minutes. What an earlier command wrote is not to be taken for this
+        // one's.
+        std::fs::write(path, "").map_err(|source| unwritable(path, source))?;
     }
     let join = args.cluster(&shutdown).await?;
     let without_control = join.as_ref().is_some_and(|join| join.cluster.control().is_none());
@@ -42,23 +42,33 @@ pub(super) async fn run_scenario(
         });
     let console = Console::new();
     let mut runs = Vec::new();
-    // What was measured is reported also where the lab could not remove everything afterwards.
-    let mut stopped = Ok(());
+    // What was measured is reported also where a later run fails, or is interrupted before it begins.
+    let (mut stopped, mut interrupted) = (Ok(()), false);
     for number in 0..repeat {
         if repeat > 1 {
             console.text(&format!("\nrun {} of {repeat}\n", number + 1));
         }
         let begun = console.elapsed();
         let seed = args.seed.wrapping_add(u64::from(number));
-        let once = run_once(args, &scenario, (seed, join.clone()), &console, &shutdown).await?;
-        let Some((played, end)) = once else {
-            return Ok(Outcome::Interrupted);
+        let once = run_once(args, &scenario, (seed, join.clone()), &console, &shutdown).await;
+        let played = match once {
+            Ok(Some((played, end))) => {
+                stopped = end;
+                played
+            }
+            Ok(None) => {
+                interrupted = true;
+                break;
+            }
+            Err(error) => {
+                stopped = Err(error);
+                break;
+            }
         };
-        stopped = end;
         let elapsed = console.elapsed().saturating_sub(begun).as_secs_f64();
         let report = Report::new(&scenario.name, &server, !args.without_agents, &played, elapsed);
         report_outcome(&report, &played, &console);
-        let interrupted = played.interrupted;
+        interrupted = played.interrupted;
         runs.push((played, elapsed));
         if interrupted || stopped.is_err() {
             break;
@@ -69,7 +79,7 @@ pub(super) async fn run_scenario(
         .map(|(played, elapsed)| Report::new(&scenario.name, &server, !args.without_agents, played, *elapsed))
         .collect();
     let figures = Figures::new(&reports);
-    if let Some(path) = report {
+    if let Some(path) = report.filter(|_| !reports.is_empty()) {
         let written = match reports.first() {
             Some(only) if repeat == 1 => only.write(path),
             _ => figures.write(path),
@@ -80,7 +90,7 @@ pub(super) async fn run_scenario(
         console.text(&format!("\n{}", figures.table()));
     }
     stopped?;
-    if runs.iter().any(|(played, _)| played.interrupted) {
+    if interrupted {
         return Ok(Outcome::Interrupted);
     }
     let passed = reports.iter().all(|report| report.passed);
