@@ -11,6 +11,7 @@ use crate::settings::SettingArgs;
 use crate::{preflight, roster, uninstall};
 use evenkeel_api::names;
 use kube::Client;
+use semver::Version;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -121,7 +122,10 @@ pub(crate) async fn upgrade(
     }
     let options = settings.over(before.with_images_of(&usual));
     let applied = applied_version(&deployment, &daemon_set);
-    if let Some(newer) = applied.as_ref().filter(|applied| !downgrade && is_newer(applied)) {
+    if let Some(newer) = applied
+        .as_ref()
+        .filter(|applied| !downgrade && is_newer(applied, VERSION))
+    {
         return Err(InstallError::Refused(format!(
             "Evenkeel was installed or upgraded by a command of version {newer}, and this one is of version {VERSION}: it would take away what \
              only the newer one knows. Use that one, or --downgrade"
@@ -252,14 +256,12 @@ fn applied_version(deployment: &Value, daemon_set: &Value) -> Option<String> {
     version.map(str::to_owned)
 }
 
-/// Whether a version is newer than this command's. What is no version is not.
-fn is_newer(version: &str) -> bool {
-    let numbers = |version: &str| {
-        let release = version.split(['-', '+']).next().unwrap_or_default();
-        let numbers: Option<Vec<u64>> = release.split('.').map(|number| number.parse().ok()).collect();
-        numbers.unwrap_or_default()
+/// Whether a version is newer than another one. What is no version is not.
+pub(crate) fn is_newer(version: &str, than: &str) -> bool {
+    let (Ok(version), Ok(than)) = (Version::parse(version), Version::parse(than)) else {
+        return false;
     };
-    numbers(version) > numbers(VERSION)
+    version.cmp_precedence(&than).is_gt()
 }
 
 /// What an installation has made so far.

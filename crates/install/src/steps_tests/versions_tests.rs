@@ -1,7 +1,9 @@
 //! Commands of other versions, and commands that meet each other.
 
 use super::*;
+use crate::install::is_newer;
 use k8s_openapi::api::core::v1::Node;
+use rstest::rstest;
 
 const LABEL: &str = "app.kubernetes.io/version";
 
@@ -129,4 +131,17 @@ async fn a_failed_installation_leaves_the_annotation_of_superedge() {
     assert!(home.find::<Deployment>(CONTROLLER).await.is_none());
     let node: Node = cluster.get("shore-1").await;
     assert_eq!(node.metadata.annotations.unwrap()[health], "true");
+}
+
+#[rstest]
+#[case::the_same("0.1.0", false)]
+#[case::a_build_of_the_same("0.1.0+dirty", false)]
+#[case::on_the_way_to_it("0.1.0-rc.1", false)]
+#[case::on_the_way_to_a_newer_one("0.2.0-rc.1", true)]
+#[case::newer("0.1.1", true)]
+#[case::of_two_digits("0.10.0", true)]
+#[case::older("0.0.99", false)]
+#[case::no_version("latest", false)]
+fn which_version_is_newer_than_another_one(#[case] version: &str, #[case] newer: bool) {
+    assert_eq!(is_newer(version, "0.1.0"), newer);
 }
