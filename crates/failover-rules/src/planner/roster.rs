@@ -212,8 +212,7 @@ impl Progress {
         }
     }
 
-    /// Notes the latest version, of those that reports of the cell name, of another roster than the published
-    /// one. It may be of the same version.
+    /// Notes the version that members name of another roster than the published one. It may be the same.
     pub(super) fn note_reported(&mut self, published: i64, reported: Option<i64>, now: Millis) {
         // Whatever is published after this time goes beyond what was reported; whoever reports another roster
         // still waits anew.

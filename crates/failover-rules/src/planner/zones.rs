@@ -89,11 +89,8 @@ impl Planner {
         for (object, facts) in &cluster.cells {
             let progress = self.rosters.entry(object.clone()).or_default();
             progress.note(&facts.roster, now);
-            let published = cluster.published.get(object);
-            let of_cell = cluster.reported.values().filter(|(cell, _)| cell == object);
-            let others = of_cell.filter(|(_, roster)| published.is_some_and(|published| published != roster));
-            let reported = others.map(|(_, roster)| i64::try_from(roster.version).unwrap_or(i64::MAX));
-            progress.note_reported(facts.roster.version, reported.max(), now);
+            let reported = reported_instead(cluster, object, facts);
+            progress.note_reported(facts.roster.version, reported, now);
         }
         self.planned.retain(|(zone, number), planned| {
             let seen = cluster.cells.get(&cell_object_name(zone, *number));
@@ -547,4 +544,18 @@ fn name_unchecked(zone: &str, members: &[RosterMember], plan: &mut Plan) {
             names.join(", ")
         ));
     }
+}
+
+/// The version that two members at least name in their reports, of another roster than the published one. One
+/// alone may say what it likes.
+fn reported_instead(cluster: &Cluster, object: &str, facts: &CellFacts) -> Option<i64> {
+    let published = cluster.published.get(object)?;
+    let is_member = |name: &str| facts.roster.members.iter().any(|member| member.name == name);
+    let reported = cluster.reported.get(object)?.iter();
+    let others = reported.filter(|(name, roster)| *roster != published && is_member(name));
+    let mut versions: Vec<u64> = others.map(|(_, roster)| roster.version).collect();
+    versions.sort_unstable();
+    let second = versions.len().checked_sub(2)?;
+    let version = versions.get(second)?;
+    Some(i64::try_from(*version).unwrap_or(i64::MAX))
 }

@@ -266,8 +266,8 @@ pub struct Cluster {
     pub last_rosters: BTreeMap<(String, u32), RosterSpec>,
     /// What is published, by name of the ZoneHealth.
     pub published: BTreeMap<String, RosterRef>,
-    /// By name of the report: the ZoneHealth of its cell, and the roster of its newest round.
-    pub reported: BTreeMap<String, (String, RosterRef)>,
+    /// By name of the ZoneHealth and of the reporter's node: the roster of the newest round in its report.
+    pub reported: BTreeMap<String, BTreeMap<String, RosterRef>>,
     /// What agents say of themselves, by node name.
     pub agents: BTreeMap<String, AgentStatusSpec>,
     /// What agents were told of their cells, by node name: names of ZoneHealth objects.

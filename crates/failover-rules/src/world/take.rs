@@ -355,22 +355,24 @@ impl World {
                         spec.reporter
                     );
                 }
+                // Of members alone: others may name any cell.
                 let cell = cell_object_name(&spec.zone, spec.cell);
-                match read::newest_roster(&spec.report) {
-                    Some(roster) => self.cluster.reported.insert(name.clone(), (cell, roster)),
-                    None => self.cluster.reported.remove(&name),
-                };
+                let known = self.cluster.cells.get(&cell);
+                let mut members = known.into_iter().flat_map(|facts| &facts.roster.members);
+                if members.any(|member| member.name == spec.reporter)
+                    && let Some(roster) = read::newest_roster(&spec.report)
+                {
+                    let reported = self.cluster.reported.entry(cell).or_default();
+                    reported.insert(spec.reporter.clone(), roster);
+                }
                 warn_of_refused(&name, &self.zones.report(now, &name, spec));
             }
             Delta::Gone(key) => {
                 self.ledgers.reports.gone(&key);
-                self.cluster.reported.remove(&key.1);
                 self.zones.report_gone(&key.1);
             }
             Delta::Listed(keys) => {
                 self.ledgers.reports.listed(&keys);
-                let reported = &mut self.cluster.reported;
-                reported.retain(|name, _| keys.contains(&cluster_key(name)));
                 self.zones
                     .reports_listed(|name| keys.contains(&cluster_key(name)));
             }
@@ -381,6 +383,7 @@ impl World {
     fn forget_zone(&mut self, now: Millis, name: &str) {
         self.zones.gone(now, name);
         self.cluster.published.remove(name);
+        self.cluster.reported.remove(name);
         if let Some(facts) = self.cluster.cells.remove(name)
             && facts.roster.members.is_empty()
         {

@@ -252,9 +252,10 @@ fn a_roster_that_agents_have_and_no_object_shows_is_gone_beyond() {
         version,
         epoch: Epoch([epoch; 8]),
     };
-    let mut report = |roster| {
-        let report = ("default".to_owned(), roster);
-        stage.world.reported.insert("default.n1".to_owned(), report);
+    let names: Vec<String> = stage.world.nodes.keys().cloned().collect();
+    let mut report_by = |reporters: &[&str], roster: RosterRef| {
+        let by = reporters.iter().map(|name| ((*name).to_owned(), roster));
+        stage.world.reported.insert("default".to_owned(), by.collect());
         let mut grown_after = |seconds| {
             let shown = u64::try_from(stage.world.cells["default"].roster.version).unwrap();
             stage.world.published.insert("default".to_owned(), of(shown, 1));
@@ -264,6 +265,12 @@ fn a_roster_that_agents_have_and_no_object_shows_is_gone_beyond() {
         [grown_after(29), grown_after(2)]
     };
     let shown = u64::try_from(before).unwrap();
+    let [one, two, _] = &names[..] else {
+        panic!("{names:?}")
+    };
+    let alone = report_by(&[one, "stranger"], of(shown + 9, 2));
+    assert_eq!(alone, [0, 0], "one alone may say what it likes");
+    let mut report = |roster| report_by(&[one, two], roster);
     assert_eq!(report(of(shown, 1)), [0, 0], "the one that is published");
     assert_eq!(report(of(shown - 1, 2)), [0, 0], "one of before");
     assert_eq!(report(of(shown, 2)), [0, 1], "another one of this version");
