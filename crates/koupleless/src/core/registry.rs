@@ -112,8 +112,8 @@ pub(crate) struct Registry {
     newcomers: Newcomers,
     /// Nodes that are being removed, and since when: what is still written of them is no sign of anything.
     doomed: HashMap<Arc<str>, Duration>,
-    /// The link to the MQTT broker stands, or nobody is heard of by one.
-    broker: bool,
+    /// Since when the link to the MQTT broker is cut.
+    cut: Option<Duration>,
     /// Time never goes back.
     now: Duration,
     ticked: Option<Duration>,
@@ -159,7 +159,7 @@ impl Registry {
             links: HashMap::new(),
             pods: Pods::default(),
             doomed: HashMap::new(),
-            broker: true,
+            cut: None,
             now: Duration::ZERO,
             ticked: None,
         }

@@ -214,7 +214,8 @@ impl State {
         let jar = self.jars.get(key).filter(|_| owners.iter().all(is_unmet));
         if jar.is_some_and(|jar| *jar != digest(&module.url)) {
             let message = format!(
-                "module {key} on {base} was installed from another jar for pod {}, of which nothing is known yet since this                  process began",
+                "module {key} on {base} was installed from another jar for pod {}, of which nothing is known yet since this process \
+                 began",
                 first.pod
             );
             return Some(Fault::new(FaultKind::Later, CLAIMED, message));

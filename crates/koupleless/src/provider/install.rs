@@ -35,7 +35,7 @@ impl Inner {
         self.read_journal(bound).await?;
         {
             let mut state = bound.memory.state();
-            let sharing = self.settings.sharing;
+            let (sharing, mut noted) = (self.settings.sharing, Vec::new());
             let mut wanted = modules.iter().filter(|_| sharing == Sharing::Shared);
             if let Some(fault) = wanted.find_map(|module| state.cannot_share(&bound.base, &pod.uid, module)) {
                 return Err(fault);
@@ -55,9 +55,16 @@ impl Inner {
                     return Err(Fault::new(kind, CLAIMED, message));
                 }
             }
-            for module in modules {
-                let jar = state.jars.entry(module.key.clone());
-                jar.or_insert_with(|| digest(&module.url));
+            // A former version has noted none.
+            for module in modules
+                .iter()
+                .filter(|module| !state.jars.contains_key(&module.key))
+            {
+                noted.push((module.key.clone(), digest(&module.url)));
+            }
+            if !noted.is_empty() {
+                state.jars.extend(noted);
+                state.changed();
             }
             // It comes, whatever of it went before.
             state.leaving.remove(&pod.uid);

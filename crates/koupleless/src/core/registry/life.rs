@@ -1,7 +1,7 @@
 //! Whether bases live: silence, proof, return.
 
 use super::merge::{Claim, Claims};
-use super::{Change, Entry, Event, Evidence, Life, PodSeen, PodState, Refused, Registry, Why};
+use super::{Change, Entry, Event, Evidence, Life, PodSeen, PodState, Refused, Registry, Settings, Why};
 use crate::core::{Connection, Endpoint, Identity, PodRef};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -41,7 +41,7 @@ impl Registry {
             bases,
             settings,
             now,
-            broker,
+            cut,
             ..
         } = self;
         let (Some(entry), now) = (bases.get_mut(identity), *now) else {
@@ -60,7 +60,7 @@ impl Registry {
             out.push(entry.event(Change::Silent));
         }
         let over = silence >= settings.gone && !ready;
-        let is_heard = *broker || entry.base.endpoint.by != Connection::Mqtt;
+        let is_heard = cut.is_none() || entry.base.endpoint.by != Connection::Mqtt;
         if entry.life == Life::Silent && over && is_heard {
             out.extend(entry.lose(Evidence::Silence(silence), now));
         }
@@ -74,15 +74,24 @@ impl Registry {
         }
     }
 
-    /// The link to the broker stands from now on, or no more. Who is heard of by it begins with a full
-    /// measure of silence once it stands again.
+    /// The link to the broker stands from now on, or no more. The time in which it was cut is nobody's
+    /// silence. After a long one there is time at least for a few hearts.
     pub(super) fn broker(&mut self, stands: bool) {
-        if std::mem::replace(&mut self.broker, stands) || !stands {
+        if !stands {
+            self.cut.get_or_insert(self.now);
             return;
         }
+        let Some(since) = self.cut.take() else {
+            return;
+        };
+        let cut = self.now.saturating_sub(since);
+        let Settings { silent, gone, .. } = self.settings;
+        let long_ago = self.now.saturating_sub(gone.saturating_sub(silent));
+        let least = if cut >= silent { long_ago } else { Duration::ZERO };
         for entry in self.bases.values_mut() {
-            if entry.base.endpoint.by == Connection::Mqtt {
-                entry.heard = self.now;
+            if entry.base.endpoint.by == Connection::Mqtt && !matches!(entry.life, Life::Lost(_)) {
+                // Of what was heard while it was cut no more than that time is taken away.
+                entry.heard = (entry.heard + cut).max(least).min(self.now);
             }
         }
     }

@@ -49,6 +49,20 @@ fn while_the_broker_is_not_reached_nobody_is_lost_by_silence() {
     assert_eq!(fixture.pass(59), [], "a full measure of silence");
     assert_eq!(fixture.pass(1), [Change::Lost(silence(60))]);
 
+    // One that is silent for good is lost although the link is cut again and again.
+    let mut fixture = Fixture::new();
+    fixture.observe(heart());
+    fixture.serve(A);
+    let mut changes = Vec::new();
+    for _ in 0..6 {
+        changes.extend(fixture.pass(10));
+        fixture.observe(broker(false));
+        changes.extend(fixture.pass(10));
+        fixture.observe(broker(true));
+    }
+    let lost = Change::Lost(silence(60));
+    assert_eq!(changes.get(..2), Some(&[Change::Silent, lost][..]), "{changes:?}");
+
     let mut fixture = Fixture::served(A);
     fixture.observe(broker(false));
     fixture.pass(59);
