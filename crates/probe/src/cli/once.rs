@@ -86,17 +86,19 @@ pub(super) fn exec(args: &ExecArgs) -> Result<Request, CliError> {
     Ok(Request::new(Handler::Exec { command }, target, &args.once))
 }
 
-/// How long a name is looked up, and how long its addresses are tried.
+/// How long a name is looked up.
 const RESOLVE: Duration = Duration::from_secs(10);
+/// How long each of several addresses is tried: packets to one may be dropped.
+const TRIED: Duration = Duration::from_secs(1);
 
 /// Of several addresses the first that accepts a connection, as `localhost` has one of IPv6 at which many
 /// servers do not listen. Where none does, the first, so that the probe says why.
 async fn which(found: &[SocketAddr]) -> Option<SocketAddr> {
-    if let [_, _, ..] = found
-        && let Ok(Ok(stream)) = tokio::time::timeout(RESOLVE, TcpStream::connect(found)).await
-        && let Ok(peer) = stream.peer_addr()
-    {
-        return Some(peer);
+    for address in found.iter().filter(|_| found.len() > 1) {
+        let connected = tokio::time::timeout(TRIED, TcpStream::connect(address)).await;
+        if matches!(connected, Ok(Ok(_))) {
+            return Some(*address);
+        }
     }
     found.first().copied()
 }
