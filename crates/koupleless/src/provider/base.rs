@@ -177,6 +177,15 @@ impl State {
         self.changed();
     }
 
+    /// A module is installed from the jar that this one names.
+    pub(super) fn note_jar(&mut self, module: &Module) {
+        let jar = digest(&module.url);
+        if self.jars.get(&module.key) != Some(&jar) {
+            self.jars.insert(module.key.clone(), jar);
+            self.changed();
+        }
+    }
+
     /// What a container's ID stands for.
     pub(super) fn module(&self, pod: &PodId, container: &ContainerId) -> Option<ModuleId> {
         let found = self

@@ -3,7 +3,6 @@
 use super::base::{Bound, CLAIMED, Running};
 use super::{Activation, Inner, LATELY, invalid, journal};
 use crate::core::claims::Sharing;
-use crate::core::identity::digest;
 use crate::core::module::{self, Module as Wanted};
 use crate::core::profile::FailedInstall;
 use crate::core::{Connection, Modules};
@@ -35,7 +34,7 @@ impl Inner {
         self.read_journal(bound).await?;
         {
             let mut state = bound.memory.state();
-            let (sharing, mut noted) = (self.settings.sharing, Vec::new());
+            let sharing = self.settings.sharing;
             let mut wanted = modules.iter().filter(|_| sharing == Sharing::Shared);
             if let Some(fault) = wanted.find_map(|module| state.cannot_share(&bound.base, &pod.uid, module)) {
                 return Err(fault);
@@ -55,16 +54,11 @@ impl Inner {
                     return Err(Fault::new(kind, CLAIMED, message));
                 }
             }
-            // A former version has noted none.
-            for module in modules
-                .iter()
-                .filter(|module| !state.jars.contains_key(&module.key))
-            {
-                noted.push((module.key.clone(), digest(&module.url)));
-            }
-            if !noted.is_empty() {
-                state.jars.extend(noted);
-                state.changed();
+            for module in modules {
+                // Where pods share it, it is the first one's; a former version has noted none.
+                if !state.jars.contains_key(&module.key) {
+                    state.note_jar(module);
+                }
             }
             // It comes, whatever of it went before.
             state.leaving.remove(&pod.uid);
@@ -127,14 +121,8 @@ impl Inner {
         if let Some(found) = self.shared(bound, pod, &wanted.key).await? {
             return Ok(self.runs(bound, request, wanted, &found));
         }
-        {
-            let mut state = bound.memory.state();
-            let jar = digest(&wanted.url);
-            // Another pod's, which claimed the module first and has left since.
-            if state.jars.insert(wanted.key.clone(), jar.clone()) != Some(jar) {
-                state.changed();
-            }
-        }
+        // The noted one may be another pod's, which claimed the module first and has left since.
+        bound.memory.state().note_jar(wanted);
         self.write_journal(bound).await?;
         let install = Install {
             args: request.container.args.clone().unwrap_or_default(),

@@ -32,8 +32,7 @@ pub(crate) fn read(node: &Node) -> Vec<(ModuleId, Owner)> {
     };
     let mut claims = Vec::new();
     for (module, owners) in entries {
-        // A version may have colons, a name cannot: it is a container's.
-        let Some((name, version)) = module.split_once(':') else {
+        let Some(module) = module_id(&module) else {
             continue;
         };
         let owners = match owners {
@@ -41,7 +40,7 @@ pub(crate) fn read(node: &Node) -> Vec<(ModuleId, Owner)> {
             Owners::Several(owners) => owners,
         };
         let owners = owners.iter().filter_map(|owner| parse(owner));
-        claims.extend(owners.map(|owner| (ModuleId::new(name, version), owner)));
+        claims.extend(owners.map(|owner| (module.clone(), owner)));
     }
     claims
 }
@@ -53,11 +52,16 @@ fn read_jars(node: &Node) -> BTreeMap<ModuleId, String> {
     let jars: BTreeMap<String, String> = text
         .and_then(|text| serde_json::from_str(text).ok())
         .unwrap_or_default();
-    let named = |(module, jar): (String, String)| {
-        let (name, version) = module.split_once(':')?;
-        Some((ModuleId::new(name, version), jar))
-    };
-    jars.into_iter().filter_map(named).collect()
+    let named = jars
+        .into_iter()
+        .map(|(module, jar)| Some((module_id(&module)?, jar)));
+    named.flatten().collect()
+}
+
+/// `NAME:VERSION`. A version may have colons, a name cannot: it is a container's.
+fn module_id(text: &str) -> Option<ModuleId> {
+    let (name, version) = text.split_once(':')?;
+    Some(ModuleId::new(name, version))
 }
 
 /// One owner is written as a former version wrote it, which refuses a list and leaves all modules alone then.
