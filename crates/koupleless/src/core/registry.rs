@@ -227,7 +227,7 @@ impl Registry {
         self.ticked = Some(self.now);
         if slept > self.settings.pause {
             for entry in self.bases.values_mut() {
-                entry.heard = (entry.heard + slept).min(self.now);
+                entry.excuse(slept, self.now);
             }
         }
         self.newcomers.forget(self.now);

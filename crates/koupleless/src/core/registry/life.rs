@@ -13,6 +13,11 @@ impl Entry {
         now.saturating_sub(self.heard)
     }
 
+    /// For so long until now its silence was ours. Who was heard of meanwhile was not heard of in the future.
+    pub(super) fn excuse(&mut self, time: Duration, now: Duration) {
+        self.heard = (self.heard + time).min(now);
+    }
+
     fn lose(&mut self, evidence: Evidence, now: Duration) -> Option<Event> {
         if !self.ours || matches!(self.life, Life::Lost(_)) {
             return None;
@@ -90,8 +95,8 @@ impl Registry {
         let least = if cut >= silent { long_ago } else { Duration::ZERO };
         for entry in self.bases.values_mut() {
             if entry.base.endpoint.by == Connection::Mqtt && !matches!(entry.life, Life::Lost(_)) {
-                // Of what was heard while it was cut no more than that time is taken away.
-                entry.heard = (entry.heard + cut).max(least).min(self.now);
+                entry.excuse(cut, self.now);
+                entry.heard = entry.heard.max(least);
             }
         }
     }
