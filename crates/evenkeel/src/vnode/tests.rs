@@ -28,7 +28,8 @@ fn file(provider: ProviderArg, body: &str) -> Result<Layer, String> {
 fn flags_win_over_the_file_and_the_file_over_variables() {
     let file = file(
         ProviderArg::Koupleless,
-        "baseEnv: from-file\nheartbeat: 127.0.0.1:2\npeers: false\nlogMark: '[biz={module}]'\nheal: true",
+        "baseEnv: from-file\nheartbeat: 127.0.0.1:2\npeers: false\nheal: true\n\
+         basePodSelector: app=base\nlogMark: '[biz={module}]'",
     );
     let variable = |name: &str| match name {
         "ENV" => Some("from-variable".into()),
