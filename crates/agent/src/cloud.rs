@@ -11,8 +11,8 @@
 //! | the holder of the cell's Lease renews it every 10 s | 1 / 10 s = 0.1, for one of the cell |
 //! | at most three reporters watch that Lease, for 290 s each | 1 / 290 s = 0.003, for three of the cell |
 //!
-//! While the roster of a cell is not settled, each member acknowledges it once a minute, and a learner says
-//! whom it has met.
+//! While the roster of a cell is not settled, or ZoneHealth shows an earlier one, each member acknowledges it
+//! once a minute, and a learner says whom it has met.
 //!
 //! In a cell of three that is 0.004 + 0.007 + 0.1 / 3 + 0.003 = 0.048 for each node, and with the challenge
 //! that the controller writes once a minute 0.053. In a cell of 64 it is 0.013.

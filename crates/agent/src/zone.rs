@@ -241,16 +241,19 @@ impl ZoneLoop {
         seen: Seen,
         outputs: &mut Vec<Output>,
     ) {
-        let older = current
-            .as_ref()
-            .is_some_and(|current| seen.is_older_than(current));
-        if older || current.as_ref() == Some(&seen) {
+        if current.as_ref() == Some(&seen) {
             return;
         }
+        let is_older = current
+            .as_ref()
+            .is_some_and(|current| seen.is_older_than(current));
         match Roster::open(&seen.published, seen.cell_ref(), &self.roster_keys).map(Arc::new) {
             Ok(roster) => {
                 // Versions of an object that was made anew are not those of the former one.
                 let (new, known) = (roster.cell().uid, engine.roster().cell().uid);
+                if is_older && new != known {
+                    return;
+                }
                 if new != known && engine.roster().reference().version > 0 {
                     tracing::warn!(
                         ?roster,
@@ -269,7 +272,9 @@ impl ZoneLoop {
             }
             Err(error) => tracing::warn!(%error, "the roster in ZoneHealth is refused"),
         }
-        *current = Some(seen);
+        if !is_older {
+            *current = Some(seen);
+        }
     }
 
     fn carry_out(

@@ -179,7 +179,7 @@ fn is_false(flag: &bool) -> bool {
 }
 
 /// Which roster an agent has in force, and whom of it the agent has met. An agent says so while its cell's
-/// roster is not settled, and while it is a learner.
+/// roster is not settled, while it is a learner, and while ZoneHealth shows an earlier roster.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]

@@ -30,7 +30,6 @@ use link::Shared;
 use rumqttc::PublishOptions;
 use serde_json::Value;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::timeout;
@@ -78,20 +77,6 @@ pub struct Counts {
     pub disconnects: u64,
 }
 
-#[derive(Debug, Default)]
-struct Counters {
-    retained: AtomicU64,
-    malformed: AtomicU64,
-    unclaimed: AtomicU64,
-    overflowed: AtomicU64,
-    disconnects: AtomicU64,
-}
-
-/// Counts one more; true whenever the number is a power of two, which is often enough to log it.
-fn one_more(counter: &AtomicU64) -> bool {
-    (counter.fetch_add(1, Ordering::Relaxed) + 1).is_power_of_two()
-}
-
 /// Calls bases through a broker. Clones share one connection, which [`MqttLink::run`] keeps.
 #[derive(Clone)]
 pub struct MqttTunnel {
@@ -123,15 +108,7 @@ impl MqttTunnel {
 
     /// What has been dropped so far.
     pub fn counts(&self) -> Counts {
-        let counters = &self.shared.counters;
-        let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        Counts {
-            retained: read(&counters.retained),
-            malformed: read(&counters.malformed),
-            unclaimed: read(&counters.unclaimed),
-            overflowed: read(&counters.overflowed),
-            disconnects: read(&counters.disconnects),
-        }
+        self.shared.counts()
     }
 
     async fn call(&self, base: &Base, call: Call) -> Result<Reply, TunnelError> {

@@ -3,6 +3,10 @@
 use bytes::Bytes;
 use futures::stream::BoxStream;
 use jiff::Timestamp;
+use std::io;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::mpsc;
 
@@ -32,6 +36,50 @@ impl std::fmt::Debug for ExecIo {
             .field("stderr", &self.stderr.is_some())
             .field("terminal", &self.terminal.is_some())
             .finish()
+    }
+}
+
+/// Keeps the beginning of what a command writes, and takes and drops the rest, as container runtimes do.
+#[derive(Clone, Debug)]
+pub struct Kept {
+    bytes: Arc<Mutex<Vec<u8>>>,
+    bound: usize,
+}
+
+impl Kept {
+    /// Nothing yet, and at most so many bytes.
+    pub fn up_to(bound: usize) -> Self {
+        Self {
+            bytes: Arc::default(),
+            bound,
+        }
+    }
+
+    /// What was kept.
+    pub fn take(&self) -> Vec<u8> {
+        std::mem::take(&mut self.lock())
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<u8>> {
+        // What is written is complete before anything could panic.
+        self.bytes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl AsyncWrite for Kept {
+    fn poll_write(self: Pin<&mut Self>, _: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        let mut kept = self.lock();
+        let room = self.bound.saturating_sub(kept.len()).min(bytes.len());
+        kept.extend_from_slice(&bytes[..room]);
+        Poll::Ready(Ok(bytes.len()))
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
     }
 }
 

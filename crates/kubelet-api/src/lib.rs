@@ -78,7 +78,7 @@ mod usage;
 pub use backend::{Backend, Served, Wanted};
 pub use fault::{Fault, FaultKind};
 pub use id::{ContainerId, PodId};
-pub use io::{Duplex, ExecIo, LogOptions, LogStream, Streams, TerminalSize};
+pub use io::{Duplex, ExecIo, Kept, LogOptions, LogStream, Streams, TerminalSize};
 pub use serve::{NodeListeners, Serve};
 #[cfg(feature = "server")]
 pub use server::{Node, Settings, router, routes};

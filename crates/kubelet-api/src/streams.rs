@@ -3,7 +3,7 @@
 use super::stream::{attach as join, port_forward as forward, remote_command};
 use super::{Node, Server, Wanted, call, json, text};
 use crate::Term;
-use crate::{ContainerId, Duplex, ExecIo, Fault, FaultKind, PodId};
+use crate::{ContainerId, Duplex, ExecIo, Fault, FaultKind, Kept, PodId};
 use axum::Extension;
 use axum::extract::{Path, Query, Request, State};
 use axum::response::Response;
@@ -11,11 +11,13 @@ use http::StatusCode;
 use serde::Deserialize;
 use std::io;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio_util::sync::WaitForCancellationFutureOwned;
 use tokio_util::task::task_tracker::TaskTrackerToken;
+
+/// What is kept of a command's output: the bound of CRI's ExecSync.
+const OUTPUT: usize = 16 * 1024 * 1024;
 
 /// A container in a path.
 #[derive(Debug, Deserialize)]
@@ -129,7 +131,7 @@ pub(super) async fn run(
         Ok(found) => found,
         Err(refusal) => return refusal,
     };
-    let (stdout, stderr) = (Collected::default(), Collected::default());
+    let (stdout, stderr) = (Kept::up_to(OUTPUT), Kept::up_to(OUTPUT));
     let io = ExecIo {
         stdin: None,
         stdout: Some(Box::new(stdout.clone())),
@@ -189,36 +191,6 @@ fn no_pod(fault: Fault) -> Response {
     match fault.kind {
         FaultKind::NotFound => text(StatusCode::NOT_FOUND, "pod does not exist"),
         _ => call::refusal(fault),
-    }
-}
-
-/// Output kept until the command has ended; what is over the bound is dropped, as container runtimes do.
-#[derive(Clone, Default)]
-struct Collected(Arc<Mutex<Vec<u8>>>);
-
-impl Collected {
-    /// 16 MiB, the bound of CRI's ExecSync.
-    const BOUND: usize = 16 * 1024 * 1024;
-
-    fn take(&self) -> Vec<u8> {
-        std::mem::take(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
-    }
-}
-
-impl AsyncWrite for Collected {
-    fn poll_write(self: Pin<&mut Self>, _: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let room = Self::BOUND.saturating_sub(kept.len()).min(bytes.len());
-        kept.extend_from_slice(&bytes[..room]);
-        Poll::Ready(Ok(bytes.len()))
-    }
-
-    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Poll::Ready(Ok(()))
-    }
-
-    fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Poll::Ready(Ok(()))
     }
 }
 

@@ -1,5 +1,6 @@
 //! The lab's directory: one lab at a time, and files that only their owner reads.
 
+use evenkeel_net::file::write_secret;
 use std::{
     fs::{self, File, OpenOptions, TryLockError},
     io::{self, Read as _, Seek as _, Write as _},
@@ -112,16 +113,7 @@ impl Directory {
 
     /// Writes a file that only its owner reads (mode 0600), in one step.
     pub fn write_secret(&self, path: &Path, content: &str) -> Result<(), DirectoryError> {
-        let partial = path.with_extension("partial");
-        remove(&partial)?;
-        OpenOptions::new()
-            .write(true)
-            .create_new(true)
-            .mode(0o600)
-            .open(&partial)
-            .and_then(|mut file| file.write_all(content.as_bytes()))
-            .and_then(|()| fs::rename(&partial, path))
-            .map_err(|source| unwritable(path, source))
+        write_secret(path, content.as_bytes()).map_err(|error| unwritable(path, error.source))
     }
 
     /// Removes what must not outlive the lab: nobody listens at the socket, and the credentials open nothing.

@@ -258,11 +258,6 @@ impl Access {
     }
 }
 
-/// A client for a configuration from elsewhere, with the same User-Agent and time-outs.
-pub fn client_for(config: Config, component: &str) -> Result<Client, ClientError> {
-    Access::new(config, &[])?.client(component)
-}
-
 /// Connections that end by themselves when the other host is gone, also while nothing is sent on them (a
 /// watch): after 10 s of silence the kernel asks each 5 s, and after 20 s without an acknowledgement it gives
 /// up.

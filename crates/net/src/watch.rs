@@ -31,8 +31,7 @@ pub enum Unreadable {
 const AGAIN: (Duration, Duration) = (Duration::from_millis(250), Duration::from_secs(2));
 
 /// How long watches wait after a failure: 0.25 s doubled up to 2 s, each with up to as much again at random.
-/// The first success ends it: the next failure waits for the shortest time again.
-pub fn back_off() -> ExponentialBackoff {
+fn back_off() -> ExponentialBackoff {
     let waits = ExponentialBuilder::new()
         .with_min_delay(AGAIN.0)
         .with_max_delay(AGAIN.1)
@@ -44,9 +43,9 @@ pub fn back_off() -> ExponentialBackoff {
 /// Events of a watch, with a pause after each failure. Pauses grow until a listing is complete or an event
 /// came: kube's watcher announces each attempt to list as an event (`Init`), which is no success.
 ///
-/// History that is gone is no failure: the watch lists anew at once. Where it is
-/// gone again before any event came, pauses grow as well, or the collection would be listed without end.
-fn with_pauses<K>(
+/// History that is gone is no failure, but `None`: the watch lists anew at once. Where it is gone again before
+/// any event came, pauses grow as well, or the collection would be listed without end.
+pub fn with_pauses<K>(
     events: impl Stream<Item = watcher::Result<watcher::Event<K>>>,
 ) -> impl Stream<Item = watcher::Result<Option<watcher::Event<K>>>> {
     let begun = (Box::pin(events), Pauses::default(), Duration::ZERO);

@@ -32,8 +32,8 @@ impl Part {
     }
 }
 
-/// What a restore takes back. Nodes and pods are written anew by kubelets, and what agents say of themselves
-/// by them.
+/// What a restore takes back, beside what agents acknowledge. Nodes and pods are written anew by kubelets,
+/// and what else agents say of themselves by them.
 const RESTORED: [Kind; 3] = [Kind::Zone, Kind::Challenge, Kind::Report];
 
 impl Sim {
@@ -230,6 +230,17 @@ impl Sim {
         }
         let backup = self.backups.remove(&step).unwrap_or_default();
         self.store.restore(self.now, &RESTORED, &backup);
+        let agents = self.store.list(Kind::Agent);
+        let agents: Vec<_> = agents.map(|(key, _)| key.clone()).collect();
+        for key in agents {
+            let _ = self
+                .store
+                .change(self.now, Writer::Agent, Kind::Agent, &key, None, |object| {
+                    if let Object::Agent(agent) = object {
+                        agent.spec.roster = None;
+                    }
+                });
+        }
         for replica in 0..self.replicas.len() {
             self.replica_power(replica, false);
             self.replica_power(replica, true);

@@ -10,8 +10,10 @@ const FOUND: u64 = 30 * SECOND;
 const RACK_FOUND: u64 = 15 * SECOND;
 /// Who joined, or has another key, votes after this time at the latest.
 const VOTES: u64 = 60 * SECOND;
-/// A roster that the API server lost is gone beyond when a report has named it for so long.
+/// A roster that the API server lost is gone beyond when two members have named it for so long.
 const AHEAD: u64 = 30 * SECOND;
+/// Members acknowledge such a roster within this time.
+const NAMED: u64 = 35 * SECOND;
 /// A replica whose leader is gone leads after this time: the Lease lasts 15 s, and is looked at every 2 s.
 const LEADS: u64 = 20 * SECOND;
 
@@ -87,8 +89,10 @@ fn majority_finds(script: &Script, node: usize, from: u64, to: u64) -> bool {
         let mut own = script.faults_of(member);
         own.any(|step| is_one(&step.fault) && step.at <= to && from < step.ends() + after)
     };
+    let is_restored = script.steps.iter().any(|step| step.fault == Fault::Restored);
+    let new_for = VOTES + if is_restored { LEADS + NAMED + AHEAD } else { 0 };
     let is_new = |member: usize| {
-        had(member, VOTES, |fault| {
+        had(member, new_for, |fault| {
             matches!(fault, Fault::Join(_) | Fault::NewKey(_))
         })
     };

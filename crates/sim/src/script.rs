@@ -214,7 +214,8 @@ pub enum Group {
     MixedVersions,
     /// 23: the API server restarts while a node is cut off.
     ApiRestart,
-    /// The API server is restored from a backup in which rosters are older, then a node dies or is cut off.
+    /// The API server is restored from a backup in which rosters are older, then a node dies or is cut off,
+    /// which may have joined since.
     Restores,
     /// 24: a node returns while its cell has no majority.
     ReturnWithoutMajority,

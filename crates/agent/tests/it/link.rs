@@ -1,6 +1,6 @@
 //! A listed agent proves by writes that its node reaches the API server.
 
-use crate::zone::Zone;
+use crate::zone::{ZONE, Zone};
 use evenkeel_api::crd::AgentStatus;
 use evenkeel_testkit::{eventually, until};
 use kube::api::Api;
@@ -67,4 +67,25 @@ async fn a_node_that_is_cut_off_has_the_newest_roster_from_its_neighbours() {
     })
     .await;
     assert_eq!(newest(&zone), Some(2));
+}
+
+/// As after a restore of the API server from a backup: the controller learns which version it must go beyond.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_later_roster_than_the_one_that_is_shown_is_acknowledged() {
+    let zone = Zone::of(3).await;
+    let former = zone.roster().await;
+    zone.reissue_roster().await;
+    let has_newest = |at: usize| {
+        zone.machines[at]
+            .remembers()
+            .is_some_and(|roster| roster.version == 2)
+    };
+    until("the roster has come", async || (0..3).all(has_newest)).await;
+    zone.publish(ZONE, former).await;
+    eventually("all acknowledge theirs", Duration::from_secs(60), || async {
+        let statuses: Vec<AgentStatus> = zone.cluster.list().await;
+        let said = statuses.iter().filter_map(|status| status.spec.roster.as_ref());
+        (said.filter(|said| said.version == 2).count() == 3).then_some(())
+    })
+    .await;
 }

@@ -4,7 +4,7 @@ use super::back_off::BackOff;
 use super::message::{Body, Message};
 use super::options::{MqttError, MqttOptions, SettingNames};
 use super::waiting::{Expect, Key, Reply, Waiting};
-use super::{Counters, Event, EventKind, one_more, topic};
+use super::{Counts, Event, EventKind, topic};
 use crate::envelope::DecodeError;
 use crate::health::Health;
 use rumqttc::{
@@ -30,7 +30,7 @@ pub(super) struct Shared {
     pub(super) client: AsyncClient,
     pub(super) connected: watch::Sender<bool>,
     pub(super) permits: Semaphore,
-    pub(super) counters: Counters,
+    counts: Mutex<Counts>,
     waiting: Mutex<Waiting<oneshot::Sender<Reply>>>,
 }
 
@@ -50,6 +50,18 @@ impl Drop for Pending<'_> {
 impl Shared {
     fn waiting(&self) -> MutexGuard<'_, Waiting<oneshot::Sender<Reply>>> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn counts(&self) -> Counts {
+        *self.counts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Counts one more; true whenever the number is a power of two, which is often enough to log it.
+    fn one_more(&self, of: impl FnOnce(&mut Counts) -> &mut u64) -> bool {
+        let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
+        let count = of(&mut counts);
+        *count += 1;
+        count.is_power_of_two()
     }
 
     /// Waits for a reply until what is returned is dropped. `None`: the reply could not be distinguished from
@@ -74,7 +86,7 @@ impl Shared {
         }
         let taken = last.is_some_and(|last| last.send(reply).is_ok());
         // Events are news for others, too.
-        if !taken && one_more(&self.counters.unclaimed) {
+        if !taken && self.one_more(|counts| &mut counts.unclaimed) {
             tracing::info!(
                 base = key.identity,
                 answer = ?key.expect,
@@ -142,7 +154,7 @@ impl MqttLink {
             options,
             client,
             connected: watch::Sender::new(false),
-            counters: Counters::default(),
+            counts: Mutex::default(),
             waiting: Mutex::default(),
         });
         let link = Self {
@@ -168,7 +180,7 @@ impl MqttLink {
             self.eventloop.clean();
             let pause = back_off.pause(begin.elapsed(), rand::random());
             let (host, port) = (&options.host, options.port);
-            one_more(&self.shared.counters.disconnects);
+            self.shared.one_more(|counts| &mut counts.disconnects);
             tracing::warn!(
                 host,
                 port,
@@ -249,10 +261,9 @@ impl MqttLink {
 
     /// Takes one message. One that cannot be read is counted and has no other effect.
     fn receive(&self, publish: &Publish) {
-        let counters = &self.shared.counters;
         let name = String::from_utf8_lossy(&publish.topic);
         if publish.retain {
-            if one_more(&counters.retained) {
+            if self.shared.one_more(|counts| &mut counts.retained) {
                 tracing::warn!(topic = %name, "ignoring a retained message");
             }
             return;
@@ -279,7 +290,7 @@ impl MqttLink {
     }
 
     fn malformed(&self, topic: &str, error: &DecodeError) {
-        if one_more(&self.shared.counters.malformed) {
+        if self.shared.one_more(|counts| &mut counts.malformed) {
             let error = error as &dyn std::error::Error;
             tracing::warn!(topic, error, "ignoring a message that cannot be read");
         }
@@ -322,7 +333,7 @@ impl MqttLink {
     /// Reading from the broker never waits for the receiver of events: signs of life come again.
     fn emit(&self, event: Event) {
         if let Err(mpsc::error::TrySendError::Full(event)) = self.events.try_send(event)
-            && one_more(&self.shared.counters.overflowed)
+            && self.shared.one_more(|counts| &mut counts.overflowed)
         {
             tracing::warn!(
                 base = event.identity,

@@ -153,11 +153,11 @@ const LEARNS_MS: u64 = 30_000;
 const SETTLES_MS: u64 = 60_000;
 /// What takes longer than this is told to people.
 const STUCK_MS: u64 = 300_000;
-/// Reports that name a later version than the published one for so long come from agents that have it: the
-/// API server was restored from a backup, and what is published from here on must be later than what they
-/// have. Until then it may be us who do not see the latest roster yet.
+/// Agents that name a later version than the published one for so long have it: the API server was restored
+/// from a backup, and what is published from here on must be later than what they have. Until then it may be
+/// us who do not see the latest roster yet.
 const AHEAD_MS: u64 = 30_000;
-/// A roster's version grows by so much at most, whatever a report says.
+/// A roster's version grows by so much at most, whatever agents say.
 const LONGEST_LEAP: i64 = 1_000;
 /// A cell's roster gets a new version at most this often, but for members that are gone.
 const BATCH_MS: u64 = 10_000;
@@ -174,14 +174,14 @@ pub struct Progress {
     unsettled: bool,
     /// Since when these members have been learners, by node UID and key.
     learning: BTreeMap<(String, String), Millis>,
-    /// The latest version of another roster that reports name, where the published one is not later.
+    /// The latest version of another roster that members name, where the published one is not later.
     ahead: Option<Ahead>,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Ahead {
     published: i64,
-    reported: i64,
+    named: i64,
     since: Millis,
 }
 
@@ -213,24 +213,22 @@ impl Progress {
     }
 
     /// Notes the version that members name of another roster than the published one. It may be the same.
-    pub(super) fn note_reported(&mut self, published: i64, reported: Option<i64>, now: Millis) {
-        // Whatever is published after this time goes beyond what was reported; whoever reports another roster
+    pub(super) fn note_named(&mut self, published: i64, named: Option<i64>, now: Millis) {
+        // Whatever is published after this time goes beyond what was named; whoever names another roster
         // still waits anew.
         let goes_on = |before: &Ahead| before.published == published || now.since(before.since) < AHEAD_MS;
         let before = self.ahead.filter(goes_on);
-        self.ahead = reported
-            .filter(|reported| *reported >= published)
-            .map(|reported| Ahead {
-                published,
-                reported,
-                since: before.map_or(now, |before| before.since),
-            });
+        self.ahead = named.filter(|named| *named >= published).map(|named| Ahead {
+            published,
+            named,
+            since: before.map_or(now, |before| before.since),
+        });
     }
 
     /// The version that members have, where the published one is not later.
     fn ahead(&self, now: Millis) -> Option<i64> {
         let ahead = self.ahead?;
-        (now.since(ahead.since) >= AHEAD_MS).then_some(ahead.reported)
+        (now.since(ahead.since) >= AHEAD_MS).then_some(ahead.named)
     }
 
     /// Node UIDs of members that have been learners for too long, and whether the roster has waited for too

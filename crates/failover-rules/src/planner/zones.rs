@@ -89,8 +89,8 @@ impl Planner {
         for (object, facts) in &cluster.cells {
             let progress = self.rosters.entry(object.clone()).or_default();
             progress.note(&facts.roster, now);
-            let reported = reported_instead(cluster, object, facts);
-            progress.note_reported(facts.roster.version, reported, now);
+            let named = named_instead(cluster, object, facts);
+            progress.note_named(facts.roster.version, named, now);
         }
         self.planned.retain(|(zone, number), planned| {
             let seen = cluster.cells.get(&cell_object_name(zone, *number));
@@ -546,16 +546,25 @@ fn name_unchecked(zone: &str, members: &[RosterMember], plan: &mut Plan) {
     }
 }
 
-/// The version that two members at least name in their reports, of another roster than the published one. One
-/// alone may say what it likes.
-fn reported_instead(cluster: &Cluster, object: &str, facts: &CellFacts) -> Option<i64> {
-    let published = cluster.published.get(object)?;
-    let is_member = |name: &str| facts.roster.members.iter().any(|member| member.name == name);
-    let reported = cluster.reported.get(object)?.iter();
-    let others = reported.filter(|(name, roster)| *roster != published && is_member(name));
-    let mut versions: Vec<u64> = others.map(|(_, roster)| roster.version).collect();
+/// The version of another roster than the published one that two members at least name, in their reports or
+/// where they acknowledge it. One alone may say what it likes.
+fn named_instead(cluster: &Cluster, object: &str, facts: &CellFacts) -> Option<i64> {
+    let published = cluster.published.get(object);
+    let reported = cluster.reported.get(object);
+    let reports = |member: &str| {
+        let roster = reported?.get(member)?;
+        (roster != published?).then(|| i64::try_from(roster.version).unwrap_or(i64::MAX))
+    };
+    let acknowledges = |member: &str| {
+        let said = cluster.agents.get(member)?.roster.as_ref()?;
+        let is_later = said.version > facts.roster.version;
+        (said.cell == object && said.cell_uid == facts.uid && is_later).then_some(said.version)
+    };
+    let members = facts.roster.members.iter().map(|member| &*member.name);
+    let mut versions: Vec<i64> = members
+        .filter_map(|member| reports(member).max(acknowledges(member)))
+        .collect();
     versions.sort_unstable();
     let second = versions.len().checked_sub(2)?;
-    let version = versions.get(second)?;
-    Some(i64::try_from(*version).unwrap_or(i64::MAX))
+    versions.get(second).copied()
 }

@@ -108,7 +108,6 @@ pub mod reset {
     /// The peer broke the protocol.
     pub const PROTOCOL_ERROR: u32 = 1;
     /// There is no such stream.
-    pub const INVALID_STREAM: u32 = 2;
     /// The stream is not taken.
     pub const REFUSED_STREAM: u32 = 3;
     /// The stream is not wanted any more.

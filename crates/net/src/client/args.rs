@@ -2,14 +2,11 @@
 
 use super::endpoints::Endpoint;
 use super::server::ServerArgs;
-use super::{Access, ClientError, Transport, one_line, proxy};
-use http::{Request, Response};
+use super::{Access, ClientError, one_line, proxy};
 use hyper_util::client::proxy::matcher::Matcher;
-use kube::client::Body;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 use std::path::{Path, PathBuf};
-use tower::{BoxError, Layer, Service};
 
 /// Flags by which a process finds its API server. Flatten into a clap struct.
 #[derive(Clone, Debug, Default, clap::Args)]
@@ -60,19 +57,6 @@ impl ClientArgs {
     /// A client; no request is made. `component` ends up in the User-Agent.
     pub async fn client(&self, component: &str) -> Result<Client, ClientError> {
         self.access().await?.client(component)
-    }
-
-    /// The same with a layer outside of everything else; see [`Access::client_with`].
-    pub async fn client_with<L, B>(&self, component: &str, layer: &L) -> Result<Client, ClientError>
-    where
-        L: Layer<Transport>,
-        L::Service: Service<Request<Body>, Response = Response<B>, Error: Into<BoxError>, Future: Send>
-            + Send
-            + 'static,
-        <L::Service as Service<Request<Body>>>::Future: 'static,
-        B: http_body::Body<Data = bytes::Bytes, Error: Into<BoxError>> + Send + 'static,
-    {
-        self.access().await?.client_with(component, layer)
     }
 
     /// The API server that the flags name: for processes that need more than one client.

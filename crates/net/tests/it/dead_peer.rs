@@ -156,7 +156,8 @@ async fn http_2_is_spoken_where_the_server_offers_it() {
     let url = format!("http://{}", listener.local_addr().unwrap());
     let stop = CancellationToken::new();
     let plain = tokio::spawn(serve_http(listener, app(Arc::default()), stop.clone()));
-    let client = evenkeel_net::client::client_for(kube::Config::new(url.parse().unwrap()), "test").unwrap();
+    let access = Access::new(kube::Config::new(url.parse().unwrap()), &[]).unwrap();
+    let client = access.client("test").unwrap();
     assert_eq!(version(&client).await.unwrap(), "HTTP/1.1");
     drop(client);
     stop.cancel();

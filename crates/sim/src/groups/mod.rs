@@ -282,10 +282,16 @@ fn api_restart(script: &mut Script, rng: &mut Rng) {
 }
 
 /// Since the backup a node has come to have other keys, again and again: the rosters that it does not have
-/// are many more than follow from the last key alone.
+/// are many more than follow from the last key alone. Or a node joins right after it, while nobody has
+/// reported anything, and is struck itself when it should have a vote.
 fn restores(script: &mut Script, rng: &mut Rng) {
     script.zones = vec![usize::try_from(rng.between(5, 6)).unwrap_or(5)];
-    let struck = script.any_node(rng);
+    let joins = rng.in_thousand(500);
+    let struck = if joins {
+        script.nodes()
+    } else {
+        script.any_node(rng)
+    };
     let changed = 1 + struck % script.nodes();
     let at = soon(rng);
     let changes = rng.between(3, 5);
@@ -294,7 +300,11 @@ fn restores(script: &mut Script, rng: &mut Rng) {
     for change in 1..=changes {
         script.add(at + change * 30 * SECOND, SECOND, Fault::NewKey(changed));
     }
-    let then = at + lasts + rng.below(90 * SECOND);
+    let mut then = at + lasts + rng.below(90 * SECOND);
+    if joins {
+        script.add(at + lasts + rng.below(20 * SECOND), SECOND, Fault::Join(struck));
+        then += 190 * SECOND;
+    }
     if rng.in_thousand(500) {
         script.add(then, rng.between(90, 200) * SECOND, Fault::PowerOff(struck));
     } else {

@@ -5,6 +5,7 @@ use super::events::{Events, OfProbes};
 use crate::core::pod::{Input, ProbeOrder, Spec, specs};
 use crate::pods::{Message, panic_text};
 use crate::provider::{ContainerId, ExecIo, PodId, Provider};
+use evenkeel_kubelet_api::Kept;
 use evenkeel_probe::core::engine::Config;
 use evenkeel_probe::core::{Attempt, Handler, Outcome, Target, Verdict};
 use evenkeel_probe::handler::exec::{Execute, Ran, timed_out};
@@ -16,11 +17,8 @@ use futures::future::BoxFuture;
 use k8s_openapi::api::core::v1::Pod;
 use prometheus_client::registry::Registry;
 use std::panic::AssertUnwindSafe;
-use std::pin::Pin;
-use std::sync::{Arc, Mutex, PoisonError};
-use std::task::{Context, Poll};
+use std::sync::Arc;
 use std::time::Duration;
-use tokio::io::AsyncWrite;
 use tokio_util::sync::CancellationToken;
 
 /// The prober, as actors use it.
@@ -183,7 +181,7 @@ impl Execute for InContainer {
     ) -> BoxFuture<'a, Ran> {
         Box::pin(async move {
             let container = ContainerId(target.container_id.clone());
-            let (stdout, stderr) = (Capture::default(), Capture::default());
+            let (stdout, stderr) = (Kept::up_to(Outcome::OUTPUT), Kept::up_to(Outcome::OUTPUT));
             let io = ExecIo {
                 stdin: None,
                 stdout: Some(Box::new(stdout.clone())),
@@ -202,34 +200,6 @@ impl Execute for InContainer {
                 }
             }
         })
-    }
-}
-
-/// Keeps the beginning of what is written, and takes the rest.
-#[derive(Clone, Debug, Default)]
-struct Capture(Arc<Mutex<Vec<u8>>>);
-
-impl Capture {
-    fn take(&self) -> Vec<u8> {
-        // What is written is complete before anything could panic.
-        std::mem::take(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
-    }
-}
-
-impl AsyncWrite for Capture {
-    fn poll_write(self: Pin<&mut Self>, _: &mut Context<'_>, bytes: &[u8]) -> Poll<std::io::Result<usize>> {
-        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let room = Outcome::OUTPUT.saturating_sub(kept.len());
-        kept.extend_from_slice(&bytes[..bytes.len().min(room)]);
-        Poll::Ready(Ok(bytes.len()))
-    }
-
-    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<std::io::Result<()>> {
-        Poll::Ready(Ok(()))
-    }
-
-    fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<std::io::Result<()>> {
-        Poll::Ready(Ok(()))
     }
 }
 

@@ -13,14 +13,14 @@ use super::read::Read;
 use crate::core::node::Input;
 use crate::pods::{Message, OwnList};
 use evenkeel_net::log::causes;
-use evenkeel_net::watch::{Delta, Unreadable, back_off, deltas};
+use evenkeel_net::watch::{Delta, Unreadable, deltas, with_pauses};
 use futures::StreamExt as _;
 use futures::stream::BoxStream;
 use k8s_openapi::api::core::v1::Node;
 use kube::Api;
 use kube::api::{ListParams, VersionMatch};
 use kube::core::Selector;
-use kube::runtime::{WatchStreamExt as _, watcher};
+use kube::runtime::watcher;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -38,7 +38,7 @@ const LISTS: usize = 16;
 const AGAIN: Duration = Duration::from_millis(500);
 const AGAIN_MOST: Duration = Duration::from_secs(15);
 
-type Events = BoxStream<'static, watcher::Result<watcher::Event<Read>>>;
+type Event = watcher::Result<Option<watcher::Event<Read>>>;
 
 /// Watches pods until `stop`. `came`: nodes have come or gone.
 pub(crate) async fn pods(common: Arc<Common>, came: Arc<Notify>, alone: bool, stop: CancellationToken) {
@@ -60,7 +60,7 @@ struct Watch {
     lists: Arc<Semaphore>,
     /// The field selector of `events`; `None` before there are nodes.
     fields: Option<String>,
-    events: Events,
+    events: BoxStream<'static, Event>,
     stop: CancellationToken,
 }
 
@@ -132,27 +132,28 @@ impl Watch {
         tracing::debug!(fields, "watching pods");
         let api: Api<Read> = Api::all(self.common.client.clone());
         self.common.watch.set_live(false);
-        self.events = watcher(api, config).backoff(back_off()).boxed();
+        self.events = with_pauses(watcher(api, config)).boxed();
         self.fields = Some(fields);
     }
 
-    fn take(&self, event: watcher::Result<watcher::Event<Read>>) {
+    fn take(&self, event: Event) {
         let common = &self.common;
         match event {
-            Ok(watcher::Event::Init) => {
+            Ok(None) => common.watch.set_live(false),
+            Ok(Some(watcher::Event::Init)) => {
                 common.watch.set_live(false);
                 common.directory.list_begins();
             }
-            Ok(watcher::Event::InitApply(pod)) => self.put(pod),
-            Ok(watcher::Event::InitDone) => {
+            Ok(Some(watcher::Event::InitApply(pod))) => self.put(pod),
+            Ok(Some(watcher::Event::InitDone)) => {
                 common.directory.list_ends();
                 common.watch.set_live(true);
             }
-            Ok(watcher::Event::Apply(pod)) => {
+            Ok(Some(watcher::Event::Apply(pod))) => {
                 common.watch.set_live(true);
                 self.put(pod);
             }
-            Ok(watcher::Event::Delete(pod)) => {
+            Ok(Some(watcher::Event::Delete(pod))) => {
                 common.watch.set_live(true);
                 common.watch.shown(pod.version());
                 let Some(uid) = pod.uid() else {

@@ -67,39 +67,15 @@ impl Reader {
     }
 
     pub(super) async fn config_map(&self, namespace: &str, name: &str) -> Result<Fetched<ConfigMap>, String> {
-        let read = self.object::<ConfigMap>(namespace, name).await;
-        let (object, size) =
-            read.map_err(|error| format!("cannot read configmap {namespace}/{name}: {error}"))?;
-        let immutable = object
-            .as_ref()
-            .is_some_and(|object| object.immutable == Some(true));
-        let object = object.map(|object| ConfigMap {
-            metadata: ObjectMeta::default(),
-            ..object
-        });
-        Ok(Fetched {
-            object,
-            size,
-            immutable,
-        })
+        let read = self.object(namespace, name).await;
+        fetched(read, |map: &ConfigMap| map.immutable)
+            .map_err(|error| format!("cannot read configmap {namespace}/{name}: {error}"))
     }
 
     pub(super) async fn secret(&self, namespace: &str, name: &str) -> Result<Fetched<Secret>, String> {
-        let read = self.object::<Secret>(namespace, name).await;
-        let (object, size) =
-            read.map_err(|error| format!("cannot read secret {namespace}/{name}: {error}"))?;
-        let immutable = object
-            .as_ref()
-            .is_some_and(|object| object.immutable == Some(true));
-        let object = object.map(|object| Secret {
-            metadata: ObjectMeta::default(),
-            ..object
-        });
-        Ok(Fetched {
-            object,
-            size,
-            immutable,
-        })
+        let read = self.object(namespace, name).await;
+        fetched(read, |secret: &Secret| secret.immutable)
+            .map_err(|error| format!("cannot read secret {namespace}/{name}: {error}"))
     }
 
     pub(super) async fn service(
@@ -175,6 +151,22 @@ impl Reader {
         let object = serde_json::from_str(&text).map_err(|_| ReadError::Unreadable)?;
         Ok((object, text.len()))
     }
+}
+
+/// What was read, without its metadata, which pods are not told.
+fn fetched<T: Resource>(
+    read: Result<(Option<T>, usize), ReadError>,
+    immutable: impl Fn(&T) -> Option<bool>,
+) -> Result<Fetched<T>, ReadError> {
+    let (mut object, size) = read?;
+    if let Some(object) = &mut object {
+        *object.meta_mut() = ObjectMeta::default();
+    }
+    Ok(Fetched {
+        immutable: object.as_ref().and_then(immutable) == Some(true),
+        object,
+        size,
+    })
 }
 
 fn requests<T: Resource<DynamicType = ()>>(namespace: &str) -> Requests {

@@ -2,8 +2,10 @@
 //! 43).
 //!
 //! The controller takes a roster for settled when most of the former voters have acknowledged it, and makes a
-//! learner a voter when it has met the others. Nobody else writes anything: a cell whose roster is settled
-//! and that has no learners acknowledges nothing.
+//! learner a voter when it has met the others. Where the API server was restored from a backup, it shows an
+//! earlier roster than the one that is in force here, and the controller has to learn which it must go
+//! beyond. Nobody else writes anything: a cell whose roster is settled, is shown, and has no learners
+//! acknowledges nothing.
 
 use super::Output;
 use super::contacts::Contacts;
@@ -20,6 +22,9 @@ const MEETS_MS: u64 = 5_000;
 const MET_ALL_MS: u64 = 500;
 /// As long as an acknowledgement is owed it is repeated: the object may have been deleted and made anew.
 const AGAIN_MS: u64 = 60_000;
+/// Caches of API servers are not this far behind. Who shows an earlier roster for so long was restored from a
+/// backup.
+const RESTORED_MS: u64 = 30_000;
 
 /// What this agent has acknowledged.
 pub(super) struct Acknowledgement {
@@ -30,6 +35,8 @@ pub(super) struct Acknowledgement {
     due_for: u64,
     /// What the write under way says.
     saying: Said,
+    /// Since when the API server shows an earlier roster than the one in force.
+    behind: Option<Millis>,
 }
 
 /// Version of the roster in force, how many members were met, and how many of these have a vote.
@@ -47,6 +54,7 @@ impl Acknowledgement {
             told: None,
             due_for: 0,
             saying: Said::default(),
+            behind: None,
         }
     }
 
@@ -54,10 +62,25 @@ impl Acknowledgement {
         self.write.deadline()
     }
 
+    /// The API server shows this version of the roster.
+    pub(super) fn take_shown(&mut self, cx: &mut Context, contacts: &Contacts, version: u64) {
+        let is_behind = version < cx.roster().reference().version;
+        if !is_behind {
+            self.behind = None;
+        } else if self.behind.is_none() {
+            self.behind = Some(cx.now());
+            // What was acknowledged before the backup is older than that, or lost.
+            self.told = None;
+            self.due_for = 0;
+        }
+        self.look_again(cx, contacts);
+    }
+
     /// A roster came, or was settled, or somebody was met for the first time.
     pub(super) fn look_again(&mut self, cx: &mut Context, contacts: &Contacts) {
         let learner = cx.is_learner();
-        let owes = cx.place().is_some() && (learner || cx.roster().is_settling());
+        let is_asked = learner || cx.roster().is_settling();
+        let owes = cx.place().is_some() && (is_asked || self.behind.is_some());
         match self.write {
             Write::Writing { .. } => return,
             _ if !owes => {
@@ -73,7 +96,9 @@ impl Acknowledgement {
             // The time is drawn once: whom it meets until then makes it no sooner.
             if std::mem::replace(&mut self.due_for, now.version) != now.version {
                 let spread = (members as u64 * SPREAD_OF_ONE_MS).min(LONGEST_SPREAD_MS);
-                self.write = Write::due(cx.now().plus(cx.draw(spread)));
+                let restored = self.behind.filter(|_| !is_asked);
+                let from = restored.map_or(cx.now(), |since| since.plus(RESTORED_MS));
+                self.write = Write::due(from.plus(cx.draw(spread)));
             }
             return;
         };

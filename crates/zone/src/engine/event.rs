@@ -35,7 +35,8 @@ pub enum Input<'a> {
         /// What the check plugins found.
         result: CheckResult,
     },
-    /// A roster, from the API server or from the cache of a former life.
+    /// The roster that ZoneHealth shows. It counts where it is later than the one in force; where it is
+    /// earlier, and stays so, the API server was restored from a backup.
     Roster(Arc<Roster>),
     /// What the controller asks of the cell, in full: this replaces what it asked before.
     Challenge {

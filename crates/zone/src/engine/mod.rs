@@ -281,7 +281,14 @@ impl Engine {
                 self.voter.checked(&mut self.cx, &self.own, &self.contacts, check);
                 self.count_own_ballots();
             }
-            Input::Roster(roster) => self.take_roster(roster),
+            Input::Roster(roster) => {
+                self.take_roster(Arc::clone(&roster));
+                if self.cx.roster().cell() == roster.cell() {
+                    let version = roster.reference().version;
+                    self.acknowledgement
+                        .take_shown(&mut self.cx, &self.contacts, version);
+                }
+            }
             Input::Keys { key, other } => self.cx.take_keys(key, other),
             Input::Challenge { challenge, wanted } => self.take_challenge(challenge, wanted),
             Input::LeaseRead { member, renewal } => self.reporter.take_renewal(&self.cx, member, renewal),

@@ -22,7 +22,7 @@ impl Machine {
             });
             round.next = next_tick(round.next, self.config.retry_period, now.at);
         }
-        let in_term = self.has_term() || self.client_go();
+        let in_term = self.has_term() && !self.writes_blindly() || self.client_go();
         if self.is_holder()
             && self.is_valid(now)
             && in_term

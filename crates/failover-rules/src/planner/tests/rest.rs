@@ -4,7 +4,7 @@ use crate::planner::action::Action;
 use crate::world::facts::Shown;
 use evenkeel_api::names::{events, taints};
 use evenkeel_api::policy::IsolatedPolicy;
-use evenkeel_api::zone::RosterSpec;
+use evenkeel_api::zone::{RosterAcknowledgement, RosterSpec};
 use evenkeel_zone::roster::{Epoch, RosterRef};
 use rstest::rstest;
 
@@ -280,6 +280,47 @@ fn a_roster_that_agents_have_and_no_object_shows_is_gone_beyond() {
         [10, 1_011],
         "step by step, if it must be"
     );
+}
+
+/// The same where nobody reports anything: members acknowledge what they have.
+#[test]
+fn a_roster_that_members_acknowledge_and_no_object_shows_is_gone_beyond() {
+    let mut stage = Stage::with_nodes(3);
+    stage.go(1, &[]);
+    let facts = stage.world.cells["default"].clone();
+    let shown = facts.roster.version;
+    let mut acknowledge = |said: &[(&str, &str, &str, i64)]| {
+        for agent in stage.world.agents.values_mut() {
+            agent.roster = None;
+        }
+        for (member, cell, uid, version) in said {
+            let roster = RosterAcknowledgement {
+                cell: (*cell).to_owned(),
+                cell_uid: (*uid).to_owned(),
+                version: *version,
+                ..RosterAcknowledgement::default()
+            };
+            stage.world.agents.get_mut(*member).unwrap().roster = Some(roster);
+        }
+        let mut grown_after = |seconds| {
+            stage.go(stage.now + seconds, &[]);
+            stage.world.cells["default"].roster.version - shown
+        };
+        [grown_after(29), grown_after(2)]
+    };
+    let by = |member, version| (member, "default", facts.uid.as_str(), version);
+    assert_eq!(acknowledge(&[by("n1", shown + 9)]), [0, 0], "one alone");
+    assert_eq!(
+        acknowledge(&[by("n1", shown), by("n2", shown)]),
+        [0, 0],
+        "the one that is published"
+    );
+    let of_others = [
+        ("n1", "default", "u-0", shown + 9),
+        ("n2", "shore", &*facts.uid, shown + 9),
+    ];
+    assert_eq!(acknowledge(&of_others), [0, 0], "of another cell");
+    assert_eq!(acknowledge(&[by("n1", shown + 9), by("n3", shown + 4)]), [0, 5]);
 }
 
 /// Something that does not count, and nothing else is known: agents may have a roster of any version.

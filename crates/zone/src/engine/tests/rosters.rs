@@ -132,6 +132,42 @@ fn an_acknowledgement_that_fails_is_repeated() {
     });
 }
 
+/// The API server was restored from a backup: the controller must go beyond what members have, and they say
+/// so. A cache that is behind for less than half a minute is no such server.
+#[test]
+fn a_later_roster_than_the_api_server_shows_is_acknowledged_until_it_shows_a_later_one() {
+    let mut net = Net::settled(5, 36);
+    let former = net.spec.clone();
+    reissue(&mut net, &[], &[]);
+    let last = net.spec.version;
+    net.run(10_000);
+    let show = |net: &mut Net, spec: &RosterSpec| {
+        net.spec = spec.clone();
+        net.introduce();
+    };
+    let later = net.spec.clone();
+    show(&mut net, &former);
+    net.run(25_000);
+    show(&mut net, &later);
+    net.run(60_000);
+    assert_eq!(net.acknowledged, [], "a cache that was behind");
+    show(&mut net, &former);
+    net.run(29_000);
+    assert_eq!(net.acknowledged, []);
+    net.until("all have acknowledged", 3_000, |net| {
+        let tellers: BTreeSet<usize> = net.acknowledged.iter().map(|(_, i, _)| *i).collect();
+        tellers.len() == 5
+    });
+    let versions = net.acknowledged.iter().map(|(_, _, (version, ..))| *version);
+    assert!(versions.clone().all(|version| i64::try_from(version) == Ok(last)));
+    net.run(65_000);
+    assert_eq!(net.acknowledged.len(), 10, "again, once a minute");
+    net.spec = later;
+    reissue(&mut net, &[], &[]);
+    net.run(120_000);
+    assert_eq!(net.acknowledged.len(), 10);
+}
+
 /// Newcomers came on one side of a split: they alone cannot convict the other side, for however long it
 /// lasts.
 #[test]

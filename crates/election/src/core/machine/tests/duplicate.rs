@@ -335,20 +335,25 @@ fn a_store_that_takes_no_writes_makes_no_duplicate(#[case] fate: Fate, #[values(
     );
 }
 
-/// One write was done and not answered, and then nothing works for longer than a few writes.
-#[test]
-fn the_first_of_many_lost_writes_is_ours() {
+/// One write was done and not answered, and then nothing works for longer than a few writes, or for longer
+/// than as many as are remembered.
+#[rstest]
+#[case(60)]
+#[case(400)]
+fn the_first_of_many_lost_writes_is_ours(#[case] lease: u64) {
     let mut world = World::new(Config {
-        lease_duration: ms(60_000),
-        renew_deadline: ms(50_000),
+        lease_duration: ms(lease * 1_000),
+        renew_deadline: ms(lease * 900),
         retry_period: ms(1_000),
         ..ours("a")
     });
     world.until(500);
     world.fates = [Fate::ReplyLost].into();
-    world.outages.push(Outage::of(0, 1_100..45_500, Fate::Refused));
+    world
+        .outages
+        .push(Outage::of(0, 1_100..lease * 800, Fate::Refused));
     world.fates.push_back(Fate::Refused);
-    world.until(60_000);
+    world.until(lease * 1_000);
     assert_eq!(world.me().stopped(), None);
     assert!(world.me().leads());
 }
