@@ -238,6 +238,7 @@ impl Agent {
         let (standing, stands) = watch::channel(false);
         let (carried, carries) = watch::channel(BTreeSet::new());
         let (published, own_entry) = watch::channel(None);
+        let (not_found, lost_checks) = watch::channel(BTreeSet::new());
         let (new_said, said) = watch::channel(keys.said());
         let memory = state.memory();
         let first_cell = zone_object_name(&home.zone);
@@ -253,7 +254,7 @@ impl Agent {
             roster_keys,
             checks: checks.clone(),
             boot,
-            seen_alive: memory.seen_ids(),
+            met: memory.met(),
             sequence_base: memory.sequence_base,
             socket,
             leases: Leases::new(cloud.client()),
@@ -266,6 +267,7 @@ impl Agent {
             carried,
             learned: learned_sender.clone(),
             place,
+            not_found,
             metrics: metrics.clone(),
             kubelet: evenkeel_zone::verdict::Health::default(),
         };
@@ -301,9 +303,8 @@ impl Agent {
         }
         let own_kubelet = start_kubelet(&settings, own_events, &mut parts);
         parts.start_fallible(|stop| async move {
-            match cloud::stay_registered(cloud, home, registration, (own_kubelet, checks), register, stop)
-                .await
-            {
+            let seen = (own_kubelet, checks, lost_checks);
+            match cloud::stay_registered(cloud, home, registration, seen, register, stop).await {
                 Some(Home { node_uid, zone }) => Err(AgentError::Moved {
                     node: settings.node.clone(),
                     uid: node_uid,
@@ -503,7 +504,8 @@ async fn home(
     let written = state.update(|memory| {
         if memory.node_uid != known.node_uid || memory.zone != known.zone {
             // Another registration, or another zone: its roster is another.
-            (memory.signed_roster, memory.seen_alive) = (None, std::collections::BTreeSet::default());
+            memory.signed_roster = None;
+            memory.forget_met();
             memory.cell = String::new();
         }
         (memory.node_uid, memory.zone) = (known.node_uid, known.zone);

@@ -2,6 +2,7 @@
 
 use evenkeel_api::zone::SignedRoster;
 use evenkeel_net::file::{WriteError, write_secret};
+use evenkeel_zone::engine::Met;
 use evenkeel_zone::roster::{MemberId, Roster};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
@@ -35,7 +36,9 @@ pub(crate) enum Learned {
     Roster(Arc<Roster>),
     /// Name of the ZoneHealth of the node's cell.
     Cell(String),
+    /// UIDs of members that have proved their life, and that a check has found.
     SeenAlive(String),
+    Found(String),
     /// Statements were signed with sequences up to this one.
     Sequence(u64),
 }
@@ -58,14 +61,26 @@ pub struct Memory {
     pub boot_id: String,
     /// UIDs of members that were seen alive since that boot.
     pub seen_alive: BTreeSet<String>,
+    /// UIDs of those that a check has found since.
+    pub found: BTreeSet<String>,
     /// No statement was signed with a sequence a block of [`SEQUENCE_BLOCK_BITS`] above this.
     pub sequence_base: u64,
 }
 
 impl Memory {
-    /// The members that were seen alive, by their names on the wire.
-    pub fn seen_ids(&self) -> BTreeSet<MemberId> {
-        self.seen_alive.iter().map(|uid| MemberId::of(uid)).collect()
+    /// Whom the agent has met, by their names on the wire.
+    pub fn met(&self) -> Met {
+        let ids = |uids: &BTreeSet<String>| uids.iter().map(|uid| MemberId::of(uid)).collect();
+        Met {
+            seen_alive: ids(&self.seen_alive),
+            found: ids(&self.found),
+        }
+    }
+
+    /// Others may have come in the place of those whom the agent has met, or may not be back yet.
+    pub fn forget_met(&mut self) {
+        self.seen_alive.clear();
+        self.found.clear();
     }
 
     /// Statements were signed with sequences up to `sequence`.
@@ -99,7 +114,7 @@ impl Memory {
         if self.boot_id != boot_id {
             // A former version did not note the boot: an upgrade must not make everybody forget everybody.
             if !self.boot_id.is_empty() {
-                self.seen_alive.clear();
+                self.forget_met();
             }
             boot_id.clone_into(&mut self.boot_id);
         }
@@ -242,7 +257,7 @@ async fn next(learned: &mut mpsc::UnboundedReceiver<Learned>, is_saved: bool) ->
 async fn gather(first: Learned, learned: &mut mpsc::UnboundedReceiver<Learned>) -> Vec<Learned> {
     let until = Instant::now() + GATHER;
     let mut news = vec![first];
-    while matches!(news.last(), Some(Learned::SeenAlive(_)))
+    while matches!(news.last(), Some(Learned::SeenAlive(_) | Learned::Found(_)))
         && let Ok(Some(next)) = tokio::time::timeout_at(until, learned.recv()).await
     {
         news.push(next);
@@ -253,12 +268,17 @@ async fn gather(first: Learned, learned: &mut mpsc::UnboundedReceiver<Learned>) 
 fn learn(memory: &mut Memory, news: Learned) {
     match news {
         Learned::Roster(roster) => {
-            memory.seen_alive.retain(|uid| roster.contains(MemberId::of(uid)));
+            for met in [&mut memory.seen_alive, &mut memory.found] {
+                met.retain(|uid| roster.contains(MemberId::of(uid)));
+            }
             memory.signed_roster = Some(SignedRoster::clone(roster.published()));
         }
         Learned::Cell(cell) => memory.cell = cell,
         Learned::SeenAlive(uid) => {
             memory.seen_alive.insert(uid);
+        }
+        Learned::Found(uid) => {
+            memory.found.insert(uid);
         }
         Learned::Sequence(used) => memory.used(used),
     }

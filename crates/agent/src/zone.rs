@@ -17,7 +17,7 @@ use evenkeel_api::zone::RosterAcknowledgement;
 use evenkeel_election::clock::{Clock as _, SystemClock};
 use evenkeel_zone::Millis;
 use evenkeel_zone::engine::{
-    CheckResult, Config, Engine, Identity, Input, Note, Output, Question, ReportDraft,
+    CheckResult, Config, Engine, Identity, Input, Met, Note, Output, Question, ReportDraft,
 };
 use evenkeel_zone::keys::{PublicKey, SigningKey};
 use evenkeel_zone::roster::{MemberId, Roster, RosterKeys};
@@ -61,7 +61,7 @@ pub(crate) struct ZoneLoop {
     /// How suspects are checked now.
     pub(crate) checks: watch::Receiver<Checks>,
     pub(crate) boot: Boot,
-    pub(crate) seen_alive: BTreeSet<MemberId>,
+    pub(crate) met: Met,
     pub(crate) sequence_base: u64,
     pub(crate) socket: UdpSocket,
     pub(crate) leases: Leases,
@@ -76,6 +76,8 @@ pub(crate) struct ZoneLoop {
     pub(crate) carried: watch::Sender<BTreeSet<u32>>,
     pub(crate) learned: mpsc::UnboundedSender<Learned>,
     pub(crate) place: watch::Sender<Place>,
+    /// Names of members that were met and that checks do not find.
+    pub(crate) not_found: watch::Sender<BTreeSet<String>>,
     pub(crate) metrics: Metrics,
     /// What was last told of the node's own kubelet.
     pub(crate) kubelet: Health,
@@ -137,7 +139,7 @@ impl ZoneLoop {
             sequence_base,
             seed: rand::random(),
             uptime_ms: self.boot.uptime_ms(now()),
-            seen_alive: self.seen_alive.clone(),
+            met: self.met.clone(),
         };
         let config = Config {
             period_ms: u64::try_from(self.settings.period.as_millis()).unwrap_or(u64::MAX),
@@ -342,9 +344,15 @@ impl ZoneLoop {
                 self.standing.send_replace(stand);
             }
             Output::SeenAlive(id) => {
-                self.seen_alive.insert(id);
+                self.met.seen_alive.insert(id);
                 if let Some(member) = engine.roster().get(id) {
                     self.learn(Learned::SeenAlive(member.uid.clone()));
+                }
+            }
+            Output::Found(id) => {
+                self.met.found.insert(id);
+                if let Some(member) = engine.roster().get(id) {
+                    self.learn(Learned::Found(member.uid.clone()));
                 }
             }
             Output::Note(note) => self.log(&note),
@@ -511,8 +519,19 @@ impl ZoneLoop {
         if *self.published.borrow() != own {
             self.published.send_replace(own);
         }
+        let name = |id| Some(engine.roster().get(id)?.name.clone());
+        let not_found: BTreeSet<String> = engine.not_found().filter_map(name).collect();
+        if *self.not_found.borrow() != not_found {
+            if self.not_found.borrow().is_empty() {
+                tracing::warn!(
+                    nodes = ?not_found,
+                    "checks do not find nodes whose agents answer, so that this agent votes none of them dead"
+                );
+            }
+            self.not_found.send_replace(not_found);
+        }
         let admitted = engine.roster().contains(MemberId::of(&self.node_uid));
-        let had_met = !self.seen_alive.is_empty();
+        let had_met = !self.met.seen_alive.is_empty();
         self.place
             .send_if_modified(|place| place.look(admitted, had_met, (within, watched)));
     }

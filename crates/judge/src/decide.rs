@@ -35,6 +35,9 @@ use std::cmp::Ordering;
 /// ours are given back (hazard 37).
 pub const GIVE_BACK_AFTER_MS: u64 = 10_000;
 
+/// A record of the leader that contradicts a majority of the cell is followed for so long.
+const OVERRULED_MS: u64 = 60_000;
+
 /// What was decided about a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Decision {
@@ -129,9 +132,11 @@ fn held(memory: &Memory, noted: &Memory, reason: Reason, view: View) -> Decision
 }
 
 /// What a replica says that does not lead: what the leader has recorded, as long as the leader is seen to
-/// work. Without a record it says what it decided itself (hazard 50). Its own memory is kept in any case.
-pub fn follow(own: &Decision, leader: Option<&Recorded>) -> Decision {
-    let Some(recorded) = leader.filter(|_| own.view != View::Lost) else {
+/// work. Without a record it says what it decided itself (hazard 50), and so it does where the record
+/// contradicts for too long what a majority of the cell says. Its own memory is kept in any case.
+pub fn follow(own: &Decision, leader: Option<&Recorded>, now: Millis) -> Decision {
+    let counts = |recorded: &&Recorded| own.view != View::Lost && !is_overruled(own, recorded, now);
+    let Some(recorded) = leader.filter(counts) else {
         return *own;
     };
     // The leader's `since` is taken as well, so that what is protected for a time ends at the same time
@@ -151,6 +156,18 @@ pub fn follow(own: &Decision, leader: Option<&Recorded>) -> Decision {
         view: own.view,
         held: false,
     }
+}
+
+/// Whether a majority of the cell has said the contrary of the leader's record for so long, and this replica
+/// sees everything, that the leader does not see it: one that works records it within seconds.
+fn is_overruled(own: &Decision, recorded: &Recorded, now: Millis) -> bool {
+    let says_dead = matches!(recorded.state, NodeState::Dead(_));
+    let contradicts = match own.state() {
+        NodeState::Dead(Dead::Announced | Dead::Confirmed) => !says_dead,
+        NodeState::Disconnected => says_dead,
+        _ => false,
+    };
+    contradicts && own.view == View::Full && now.since(own.memory.since) >= OVERRULED_MS
 }
 
 /// Evidence of life as far as it counts at `now`: until it runs out, or for a while after sight was lost.
@@ -228,7 +245,7 @@ impl Case<'_> {
     /// Kubernetes acts without us.
     fn isolated(&self, since: Millis, next: &mut Memory) -> Row {
         let (life, now) = (&self.evidence.life, self.now);
-        if self.evidence.verdict == Verdict::None(NoVerdict::NotAMember) {
+        if self.evidence.verdict == Verdict::None(NoVerdict::NotAMember) || self.evidence.zone.is_alone {
             // No peer is left that could ever vouch for it.
             next.latch = Latch::Open;
             return self.by_lease(next);

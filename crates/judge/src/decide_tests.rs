@@ -58,6 +58,7 @@ impl Case1 {
                     may_be_split: false,
                     may_prove_split: false,
                     is_returning: false,
+                    is_alone: false,
                 },
                 agent: AgentWrites::default(),
             },
@@ -592,6 +593,19 @@ fn an_isolated_node_dies_only_after_the_stock_grace_period_and_at_stock_pace() {
     );
 }
 
+/// Its neighbours were removed meanwhile, and nobody is left who could vouch for it.
+#[test]
+fn a_node_that_is_left_alone_in_its_cell_is_isolated_no_more() {
+    let mut case = Case1::watched();
+    case.convict(3);
+    case.go(120);
+    assert_eq!(case.state(), NodeState::Isolated);
+    case.evidence.verdict = Verdict::None(NoVerdict::NotListed);
+    assert_eq!(case.go(130).state(), NodeState::Isolated);
+    case.evidence.zone.is_alone = true;
+    assert_eq!(case.go(131).state(), NodeState::Healthy);
+}
+
 /// Its kubelet is stopped for long, and its peers vote it dead again and again.
 #[test]
 fn an_isolated_node_does_not_die_while_its_agent_writes() {
@@ -819,6 +833,57 @@ fn marks_are_given_back_once_a_majority_has_vouched_for_10_s() {
     assert!(!case.look().gives_back(at(140)), "its kubelet is not well");
 }
 
+/// A leader that sees nothing keeps the Lease, and its record is old.
+#[rstest]
+#[case::a_death(NodeState::Dead(Dead::Announced), NodeState::Disconnected, true)]
+#[case::a_confirmed_death(NodeState::Dead(Dead::Confirmed), NodeState::Isolated, true)]
+#[case::evidence_of_life(NodeState::Disconnected, NodeState::Dead(Dead::Confirmed), true)]
+#[case::how_far_a_death_goes(NodeState::Dead(Dead::Announced), NodeState::Dead(Dead::Confirmed), false)]
+#[case::where_no_majority_speaks(NodeState::Unknown, NodeState::Disconnected, false)]
+#[case::what_a_latch_knows(NodeState::Healthy, NodeState::Isolated, false)]
+fn a_record_that_contradicts_a_majority_is_followed_for_a_minute(
+    #[case] own: NodeState,
+    #[case] leaders: NodeState,
+    #[case] is_overruled: bool,
+) {
+    let decision = |view| Decision {
+        memory: Memory {
+            state: own,
+            since: at(100),
+            ..Memory::default()
+        },
+        reason: Reason::EvidenceRanOut,
+        view,
+        held: false,
+    };
+    let word = recorded(leaders, Latch::Open);
+    let says = |view, now| follow(&decision(view), Some(&word), at(now)).state();
+    assert_eq!(says(View::Full, 159), leaders);
+    assert_eq!(says(View::Full, 160), if is_overruled { own } else { leaders });
+    assert_eq!(says(View::Held, 160), leaders, "who sees less follows");
+}
+
+/// Somebody labelled the Lease: its resourceVersion grew, and the kubelet wrote nothing.
+#[test]
+fn a_round_that_names_a_lease_that_was_only_labelled_names_the_last_renewal() {
+    let life = Life {
+        renewal: Some(Renewal(11)),
+        touched: Some(Renewal(15)),
+        ..Life::default()
+    };
+    let order = |named| life.order(Renewal(named));
+    assert_eq!(
+        [10, 11, 13, 15, 16].map(order),
+        [
+            Ordering::Less,
+            Ordering::Equal,
+            Ordering::Equal,
+            Ordering::Equal,
+            Ordering::Greater
+        ]
+    );
+}
+
 fn recorded(state: NodeState, latch: Latch) -> Recorded {
     Recorded {
         state,
@@ -848,9 +913,9 @@ fn restarted(recorded: &Recorded) -> Case1 {
     case.memory.adopt(recorded);
     case.evidence.life = Life {
         first_seen: Some(at(100)),
-        renewed: None,
         renewal: Some(Renewal(11)),
         stock_mark: Some(at(100)),
+        ..Life::default()
     };
     case.evidence.sight = Sight::new(at(100));
     case.evidence.verdict = Verdict::None(NoVerdict::Void);
@@ -900,6 +965,7 @@ fn any_life() -> impl Strategy<Value = Life> {
         first_seen: Some(at(0)),
         renewed: Some(at(100)),
         renewal: Some(Renewal(1)),
+        touched: None,
         stock_mark: None,
     };
     let marked = Life {

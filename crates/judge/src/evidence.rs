@@ -77,6 +77,8 @@ pub struct Life {
     pub renewed: Option<Millis>,
     /// The last renewal of the Lease that we know; `None` if the node has no Lease.
     pub renewal: Option<Renewal>,
+    /// The last write to the Lease since, which left the time of the renewal as it was: somebody labelled it.
+    pub touched: Option<Renewal>,
     /// When the stock controller's own mark (`Ready=Unknown`, `NodeStatusUnknown`) was seen, while it stands.
     pub stock_mark: Option<Millis>,
 }
@@ -95,7 +97,11 @@ impl Life {
     /// How the renewal that a round names stands to the last one that we know: a later one is still on its
     /// way to us, and after an earlier one the node has written again.
     pub fn order(&self, named: Renewal) -> Ordering {
-        named.cmp(&self.renewal.unwrap_or(Renewal::NO_LEASE))
+        let last = self.renewal.unwrap_or(Renewal::NO_LEASE);
+        if named > last && self.touched.is_some_and(|touched| named <= touched) {
+            return Ordering::Equal;
+        }
+        named.cmp(&last)
     }
 
     /// Whether the node was seen to renew after a death had been latched. Renewals are counted by the Lease
@@ -191,6 +197,8 @@ pub struct ZoneEvidence {
     pub may_prove_split: bool,
     /// More than half of the cell's members booted shortly before, as after a power cut (hazard 43).
     pub is_returning: bool,
+    /// The node is the only member of its cell: there is nobody who could ever vouch for it.
+    pub is_alone: bool,
 }
 
 impl ZoneEvidence {

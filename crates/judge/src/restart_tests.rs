@@ -164,7 +164,7 @@ fn a_replica_that_started_in_the_silence_counts_from_the_leaders_last_sign_of_li
         case.go(108);
         case.memory.adopt(&word);
         let kept = |case: &mut Case1, second| {
-            let decision = follow(&case.go(second), Some(&word));
+            let decision = follow(&case.go(second), Some(&word), at(second));
             protection(&decision, &settings, &case.timing, at(second)).evictions
         };
         assert!(kept(&mut case, 129));
@@ -177,7 +177,7 @@ fn a_replica_that_started_in_the_silence_counts_from_the_leaders_last_sign_of_li
         case.evidence.life.renewed = Some(at(103));
         let own = case.look();
         assert_eq!(own.memory.life, Some(at(103)));
-        let told = follow(&own, Some(&word)).memory.life;
+        let told = follow(&own, Some(&word), at(130)).memory.life;
         assert_eq!(told, Some(at(80)), "while the leader speaks, its record counts");
     }
 }
@@ -188,12 +188,12 @@ fn a_follower_says_what_the_leader_says_unless_it_sees_nothing() {
     case.vouch(Health::Ok);
     let own = case.look();
     let word = recorded(NodeState::KubeletDown, Latch::Open);
-    assert_eq!(follow(&own, Some(&word)).state(), NodeState::KubeletDown);
-    assert_eq!(follow(&own, None), own);
+    assert_eq!(follow(&own, Some(&word), at(100)).state(), NodeState::KubeletDown);
+    assert_eq!(follow(&own, None, at(100)), own);
     case.blind = true;
     let own = case.go(200);
     assert_eq!(own.view, View::Lost);
-    assert_eq!(follow(&own, Some(&word)), own);
+    assert_eq!(follow(&own, Some(&word), at(200)), own);
 }
 
 #[test]

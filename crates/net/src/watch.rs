@@ -43,8 +43,8 @@ fn back_off() -> ExponentialBackoff {
 /// Events of a watch, with a pause after each failure. Pauses grow until a listing is complete or an event
 /// came: kube's watcher announces each attempt to list as an event (`Init`), which is no success.
 ///
-/// History that is gone is no failure, but `None`: the watch lists anew at once. Where it is gone again before
-/// any event came, pauses grow as well, or the collection would be listed without end.
+/// History that is gone is no failure, but `None`: the watch lists anew at once. Where it is gone again
+/// before any event came, pauses grow as well, or the collection would be listed without end.
 pub fn with_pauses<K>(
     events: impl Stream<Item = watcher::Result<watcher::Event<K>>>,
 ) -> impl Stream<Item = watcher::Result<Option<watcher::Event<K>>>> {

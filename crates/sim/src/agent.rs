@@ -6,7 +6,7 @@ use crate::candidate::Candidate;
 use crate::carrying::asked_of;
 use crate::event::{AgentDue, Call, Event, LeaseTry, Reply, Source};
 use crate::machine::{Agent, Following};
-use crate::script::Level;
+use crate::script::{Fault, Level, Step};
 use crate::sim::Sim;
 use evenkeel_api::crd::ZoneHealth;
 use evenkeel_api::names::zone_lease;
@@ -117,7 +117,7 @@ impl Sim {
             sequence_base,
             seed,
             uptime_ms: machine.uptime(self.now),
-            seen_alive: machine.seen_alive.clone(),
+            met: machine.met.clone(),
         };
         let clock = Millis(machine.clock.local(self.now));
         let engine = Engine::new(Config::default(), identity, roster, clock);
@@ -403,7 +403,12 @@ impl Sim {
             } => self.check_kubelet(node, life, asked, suspect, within_ms),
             Output::SeenAlive(id) => {
                 if let Some(machine) = self.machines.get_mut(node - 1) {
-                    machine.seen_alive.insert(id);
+                    machine.met.seen_alive.insert(id);
+                }
+            }
+            Output::Found(id) => {
+                if let Some(machine) = self.machines.get_mut(node - 1) {
+                    machine.met.found.insert(id);
                 }
             }
             Output::Note(note) => self.note(|| format!("agent {node}: {note}")),
@@ -549,7 +554,10 @@ impl Sim {
         let other = address
             .and_then(|address| self.node_at(&address))
             .unwrap_or_default();
-        let open = self.links.passes(node, other) && self.links.passes(other, node);
+        let drops =
+            |step: &Step| step.fault == Fault::ChecksDropped && step.at <= self.now && self.now < step.ends();
+        let dropped = self.script.steps.iter().any(drops);
+        let open = !dropped && self.links.passes(node, other) && self.links.passes(other, node);
         let machine = self.machines.get(other.wrapping_sub(1)).filter(|_| open);
         let stranger = machine.is_some_and(|machine| machine.stranger);
         let stalled = machine.and_then(|machine| machine.stalled_until);

@@ -51,7 +51,7 @@ impl Sim {
             return;
         }
         match step.fault {
-            Fault::SplitLan(_) | Fault::CutOneWay(..) | Fault::CutPair(..) => {}
+            Fault::SplitLan(_) | Fault::CutOneWay(..) | Fault::CutPair(..) | Fault::ChecksDropped => {}
             Fault::LossyLan(lost) if begins => self.links.lose(index, lost),
             Fault::LossyLan(_) => self.links.mend(index),
             Fault::CutCloud(node) => {

@@ -6,10 +6,10 @@ use crate::malice::Hostile;
 use crate::measure::Meter;
 use evenkeel_api::zone::RosterAcknowledgement;
 use evenkeel_failover_rules::world::Kind;
-use evenkeel_zone::engine::Engine;
+use evenkeel_zone::engine::{Engine, Met};
 use evenkeel_zone::keys::Signer;
-use evenkeel_zone::roster::{MemberId, Roster};
-use std::collections::{BTreeMap, BTreeSet};
+use evenkeel_zone::roster::Roster;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 pub(crate) struct Machine {
@@ -47,7 +47,7 @@ pub(crate) struct Machine {
     /// When it booted last, if it did so within the run.
     booted: Option<u64>,
     /// On its disk: who was seen alive since the boot, the last roster, the sequences used.
-    pub(crate) seen_alive: BTreeSet<MemberId>,
+    pub(crate) met: Met,
     pub(crate) roster: Arc<Roster>,
     pub(crate) sequence: u64,
     pub(crate) meter: Meter,
@@ -114,7 +114,7 @@ impl Machine {
             hostile: None,
             booted: None,
             acknowledged: None,
-            seen_alive: BTreeSet::new(),
+            met: Met::default(),
             roster: Arc::new(Roster::none()),
             sequence: 0,
             meter: Meter::default(),
@@ -125,7 +125,7 @@ impl Machine {
     /// Power is back: a new boot, in which the agent has met nobody yet.
     pub(crate) fn boot(&mut self, now: u64) {
         self.booted = Some(now);
-        self.seen_alive.clear();
+        self.met = Met::default();
     }
 
     /// For how many milliseconds it has been up. At the start of a run all have been for an hour.
@@ -136,7 +136,7 @@ impl Machine {
 
     /// The disk is lost, and with it what the agent remembered.
     pub(crate) fn lose_disk(&mut self) {
-        self.seen_alive.clear();
+        self.met = Met::default();
         self.roster = Arc::new(Roster::none());
         self.sequence = 0;
     }

@@ -72,6 +72,8 @@ pub enum Fault {
     Restored,
     /// Somebody who may write it empties the report of this zone, counted from 0, once.
     EmptiedReport(usize),
+    /// A firewall between nodes drops checks of kubelets, and nothing else.
+    ChecksDropped,
     /// A replica of the controller is down; its memory is lost.
     ReplicaDown(usize),
     /// Whichever replica leads is down, if one does; its memory is lost.
@@ -217,6 +219,8 @@ pub enum Group {
     /// The API server is restored from a backup in which rosters are older, then a node dies or is cut off,
     /// which may have joined since.
     Restores,
+    /// A firewall drops checks all the time, while agents restart and links are cut.
+    Firewall,
     /// 24: a node returns while its cell has no majority.
     ReturnWithoutMajority,
     /// 25: agents restart while a node is cut off.
@@ -238,7 +242,7 @@ pub enum Group {
 
 impl Group {
     /// All of them.
-    pub const ALL: [Self; 29] = [
+    pub const ALL: [Self; 30] = [
         Self::PowerOff,
         Self::CutOff,
         Self::Kills,
@@ -260,6 +264,7 @@ impl Group {
         Self::MixedVersions,
         Self::ApiRestart,
         Self::Restores,
+        Self::Firewall,
         Self::ReturnWithoutMajority,
         Self::AgentRestarts,
         Self::Splits,
@@ -294,6 +299,7 @@ impl Group {
             Self::MixedVersions => "22-mixed-versions",
             Self::ApiRestart => "23-api-restart",
             Self::Restores => "restores",
+            Self::Firewall => "firewall",
             Self::ReturnWithoutMajority => "24-return-without-majority",
             Self::AgentRestarts => "25-agent-restarts",
             Self::Splits => "42-splits",
@@ -449,6 +455,7 @@ impl fmt::Display for Fault {
             }
             Self::StaleReads(by) => write!(f, "reads {by} ms old"),
             Self::Restored => f.write_str("restore what agents and controllers wrote"),
+            Self::ChecksDropped => f.write_str("drop checks of kubelets"),
             Self::EmptiedReport(zone) => write!(f, "empty the report of zone {}", zone + 1),
             Self::SlowWrites(by) => write!(f, "writes {by} ms slower"),
             Self::ReplicaDown(replica) => write!(f, "kill controller replica {replica}"),

@@ -14,13 +14,12 @@
 
 use evenkeel_api::zone::{RosterMember, RosterSpec};
 use evenkeel_zone::Millis;
-use evenkeel_zone::engine::{Config, Engine, Identity, Input, Output};
+use evenkeel_zone::engine::{Config, Engine, Identity, Input, Met, Output};
 use evenkeel_zone::keys::Signer;
 use evenkeel_zone::keys::stand_in::{StandIn, StandInSigner};
 use evenkeel_zone::roster::Roster;
 use evenkeel_zone::verdict::Health;
 use evenkeel_zone::wire::Datagram;
-use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Instant;
@@ -125,7 +124,7 @@ impl World {
                 sequence_base: 0,
                 seed: seed(i),
                 uptime_ms: 3_600_000,
-                seen_alive: BTreeSet::new(),
+                met: Met::default(),
             };
             let roster = Arc::clone(&rosters[i / CELL]);
             let engine = Engine::new(Config::default(), identity, roster, Millis(0));

@@ -117,8 +117,6 @@ impl Checks {
 
     /// The plugins that this process cannot run.
     pub(crate) fn lacking(&self) -> Lacking {
-        // The schema of AgentStatus takes no more characters.
-        const LONGEST: usize = 1024;
         let (mut whys, mut left) = (Vec::new(), 0);
         for plugin in &*self.plugins {
             match plugin.plugin.lacks() {
@@ -132,8 +130,7 @@ impl Checks {
         }
         Lacking {
             plugins,
-            problem: Some(whys.join("; ").chars().take(LONGEST).collect())
-                .filter(|text: &String| !text.is_empty()),
+            problem: Some(whys.join("; ")).filter(|text| !text.is_empty()),
         }
     }
 

@@ -7,6 +7,7 @@ use crate::check::Checks;
 use crate::kubelet::OwnKubelet;
 use crate::rotation::Said;
 use evenkeel_api::crd::{AgentStatusSpec, FencingOffer};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{Notify, watch};
@@ -15,6 +16,9 @@ use tokio_util::sync::CancellationToken;
 /// Node and AgentStatus are compared with what they should be after this time and up to half as much again,
 /// by two requests. What takes an agent out of its cell's roster has them compared at once.
 const REGISTER_AGAIN: Duration = Duration::from_secs(240);
+
+/// The schema of AgentStatus takes no more characters in `checkProblem`.
+const LONGEST_PROBLEM: usize = 1_024;
 
 /// What an agent says of itself, but for its kubelet.
 #[derive(Clone, Debug)]
@@ -30,7 +34,11 @@ pub(crate) async fn stay_registered(
     cloud: Cloud,
     home: Home,
     mut registration: Registration,
-    (mut kubelet, mut checks): (watch::Receiver<OwnKubelet>, watch::Receiver<Checks>),
+    (mut kubelet, mut checks, not_found): (
+        watch::Receiver<OwnKubelet>,
+        watch::Receiver<Checks>,
+        watch::Receiver<BTreeSet<String>>,
+    ),
     again: Arc<Notify>,
     shutdown: CancellationToken,
 ) -> Option<Home> {
@@ -54,7 +62,7 @@ pub(crate) async fn stay_registered(
             kubelet: kubelet.borrow_and_update().endpoint.clone(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
             fencing: FencingOffer::default(),
-            check_problem: checks.borrow_and_update().lacking().problem,
+            check_problem: check_problem(checks.borrow_and_update().lacking().problem, &not_found.borrow()),
             // These are left out, and so left alone.
             link_proofs: 0,
             roster: None,
@@ -107,6 +115,24 @@ pub(crate) async fn stay_registered(
     }
 }
 
+/// What keeps this agent's checks from saying anything: what it cannot make, and nodes that they do not find
+/// though their agents answer.
+fn check_problem(lacking: Option<String>, not_found: &BTreeSet<String>) -> Option<String> {
+    let unfound = not_found.first().map(|first| {
+        let others = match not_found.len() - 1 {
+            0 => String::new(),
+            others => format!(" and {others} more"),
+        };
+        format!(
+            "no check finds {first}{others}, though the agent there answers: open the kubelet's TCP port (10250) between the nodes of \
+             the zone; this agent votes none of them dead until then"
+        )
+    });
+    let problems: Vec<String> = unfound.into_iter().chain(lacking).collect();
+    let text: String = problems.join("; ").chars().take(LONGEST_PROBLEM).collect();
+    Some(text).filter(|text| !text.is_empty())
+}
+
 /// Asks where this agent belongs until there is an answer; `None` at shutdown.
 pub(crate) async fn find_home(
     cloud: &Cloud,
@@ -128,5 +154,35 @@ pub(crate) async fn find_home(
             () = shutdown.cancelled() => return None,
             () = tokio::time::sleep(wait) => {}
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rstest::rstest;
+
+    #[rstest]
+    #[case(None, &[], None)]
+    #[case(Some("icmp: no right"), &[], Some(("icmp: no right", "icmp: no right")))]
+    #[case(None, &["a"], Some(("no check finds a, though", "none of them dead until then")))]
+    #[case(Some("icmp: no right"), &["a", "b"], Some(("no check finds a and 1 more, though", "; icmp: no right")))]
+    fn what_checks_lack_and_whom_they_do_not_find_is_said(
+        #[case] lacking: Option<&str>,
+        #[case] not_found: &[&str],
+        #[case] said: Option<(&str, &str)>,
+    ) {
+        let not_found = not_found.iter().map(|name| (*name).to_owned()).collect();
+        let problem = check_problem(lacking.map(str::to_owned), &not_found);
+        assert_eq!(problem.is_some(), said.is_some());
+        if let (Some(problem), Some((begin, end))) = (problem, said) {
+            assert!(problem.starts_with(begin) && problem.ends_with(end), "{problem}");
+        }
+    }
+
+    #[test]
+    fn no_more_is_said_than_the_schema_takes() {
+        let problem = check_problem(Some("x".repeat(2_000)), &BTreeSet::new());
+        assert_eq!(problem.map(|problem| problem.len()), Some(LONGEST_PROBLEM));
     }
 }

@@ -17,6 +17,7 @@ fn memory() -> Memory {
         signed_roster: Some(publish(&spec, None)),
         boot_id: "f00d".into(),
         seen_alive: BTreeSet::from([Fixture::uid(2), "elsewhere".into()]),
+        found: BTreeSet::from([Fixture::uid(3)]),
         sequence_base: 1_800_000_000_000 << SEQUENCE_BLOCK_BITS,
     }
 }
@@ -30,7 +31,7 @@ fn lives_on(memory: &Memory) {
         assert!(next.sequence_base > used && next.sequence_base.is_multiple_of(BLOCK));
         assert_eq!((next.node.as_str(), next.boot_id.as_str()), (node, boot_id));
         let others = memory.node != node;
-        assert!(!others || next.signed_roster.is_none() && next.seen_alive.is_empty());
+        assert!(!others || next.signed_roster.is_none() && next.met() == Met::default());
         if used <= HIGHEST_BASE - BLOCK {
             assert_eq!(Memory::from_text(&next.to_text()), Ok(next));
         }
@@ -44,15 +45,13 @@ fn roster_lives_on(mut memory: Memory) {
         .as_ref()
         .map(|published| Roster::reopen(published, &RosterKeys::default()));
     if let Some(Ok(roster)) = opened {
-        let seen = memory.seen_ids();
+        let met = memory.met();
         learn(&mut memory, Learned::Roster(Arc::new(roster.clone())));
         assert_eq!(memory.signed_roster, published);
-        assert!(
-            memory
-                .seen_ids()
-                .iter()
-                .all(|id| roster.contains(*id) && seen.contains(id))
-        );
+        let left = memory.met();
+        for (left, met) in [(left.seen_alive, met.seen_alive), (left.found, met.found)] {
+            assert!(left.iter().all(|id| roster.contains(*id) && met.contains(id)));
+        }
     }
 }
 

@@ -23,10 +23,6 @@ use term::{Ending, Lead, Lost, Round, Then};
 /// that was seen last stays among them.
 const REMEMBERED_WRITES: usize = 64;
 
-/// So many writes may follow each other without an answer before the record is read. The first of them may be
-/// the one in the lock, and in a lease of hundreds of retry periods it would be forgotten.
-const BLIND_WRITES: usize = REMEMBERED_WRITES / 2;
-
 /// The widest spread of candidates that wait for the same moment. It must be well below the 200 ms of a
 /// hand-over.
 const SPREAD: Duration = Duration::from_millis(100);
@@ -469,17 +465,6 @@ impl Machine {
             return self.is_mine(record);
         }
         record.holder == self.config.identity && self.is_own_write(record)
-    }
-
-    /// Whether many writes have failed since the one that was seen last, so that the record must be read.
-    fn writes_blindly(&self) -> bool {
-        let renewed = self
-            .seen
-            .as_ref()
-            .and_then(|seen| seen.observation.record.renew_time);
-        let is_seen = |time: &Timestamp| renewed.is_some_and(|renewed| is_time_of(*time, renewed));
-        let later = self.written.iter().rev().position(is_seen);
-        later.unwrap_or(self.written.len()) >= BLIND_WRITES
     }
 
     /// Whether a record is one that we wrote lately.

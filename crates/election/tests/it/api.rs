@@ -4,7 +4,7 @@ use crate::rivals::{
     a_clean_stop_hands_over_without_waiting_for_the_expiry, a_crash_is_taken_over_when_the_lease_expires,
     config, leads, many_candidates_never_lead_together, start, start_with, until,
 };
-use evenkeel_election::{Config, State, StopReason};
+use evenkeel_election::{Config, State};
 use evenkeel_testkit::cluster::Objects as _;
 use evenkeel_testkit::{SOON, api_server};
 use k8s_openapi::api::coordination::v1::Lease;
@@ -149,19 +149,4 @@ async fn an_administrator_can_take_the_lease_away() {
     let given = Instant::now();
     until(&mut me, "leads again", leads).await;
     assert!(given.elapsed() < Duration::from_secs(10), "{:?}", given.elapsed());
-}
-
-#[tokio::test]
-async fn an_account_without_rights_is_told_so_and_never_leads() {
-    let server = api_server();
-    let (nobody, stop) = start(&server.client_as("nobody", &[]), "nobody");
-    // Somebody with rights leads meanwhile, which shows that the Lease was free to take.
-    let (mut me, stop_me) = start(&server.client(), "me");
-    until(&mut me, "leads", leads).await;
-    assert_eq!(nobody.state(), State::Following { leader: None });
-    stop.cancel();
-    stop_me.cancel();
-    let reason = nobody.stopped().await;
-    assert_eq!(reason, Some(StopReason::Cancelled { drained: true }));
-    me.stopped().await;
 }

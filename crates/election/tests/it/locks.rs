@@ -28,7 +28,7 @@ use evenkeel_testkit::{ApiServer, Cluster, api_server, ends};
 use futures::StreamExt as _;
 use futures::stream::BoxStream;
 use k8s_openapi::api::coordination::v1::Lease;
-use k8s_openapi::api::core::v1::{ConfigMap, Endpoints, Namespace};
+use k8s_openapi::api::core::v1::{ConfigMap, Endpoints};
 use k8s_openapi::api::events::v1::Event;
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams};
 use kube::{Api, Client};
@@ -466,20 +466,6 @@ async fn a_namespace_that_is_not_there_is_named() {
         text.ends_with("; create it, or put the lock into another"),
         "{text}"
     );
-}
-
-#[tokio::test]
-async fn a_namespace_that_is_being_deleted_is_told_from_missing_rights() {
-    let client = api_server().client();
-    let cluster = Cluster::by(client.clone());
-    cluster
-        .create::<Namespace>(json!({"metadata": {"name": "doomed"}}))
-        .await;
-    // It stays, terminating, until its contents are gone, which nobody here removes.
-    cluster.delete::<Namespace>("doomed").await;
-    let lock = LeaseLock::new(client, "doomed", NAME).unwrap();
-    let text = lock.create(record()).await.unwrap_err().to_string();
-    assert!(text.contains("namespace `doomed` is being deleted ("), "{text}");
 }
 
 #[tokio::test]

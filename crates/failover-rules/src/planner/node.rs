@@ -30,6 +30,10 @@ const DARK_READS_MS: u64 = 10_000;
 /// once, in any order: its first lists come within seconds of each other.
 const READY_BEFORE_MS: u64 = 60_000;
 
+/// A kubelet that writes a pod's status renews its Lease within this time: every 10 s, and some for the
+/// watch.
+const WRITES_WITHIN_MS: u64 = 15_000;
+
 /// What a step for one node needs to see.
 pub(super) struct Scene<'a> {
     pub(super) cluster: &'a Cluster,
@@ -375,7 +379,8 @@ fn settle(known: &mut Known, scene: &Scene<'_>, kept: &dyn Fn(&PodFacts) -> bool
 
 /// Whether the kubelet made the pod ready after the stock controller's mark: under our eyes, or by the
 /// object's times. A death says more than that mark, and is newer: of a dead node only what became ready
-/// after the verdict is its kubelet's word.
+/// after the verdict is its kubelet's word, and no longer than it takes a kubelet that writes to renew its
+/// Lease as well, by which the node is dead no more. A watch that is late shows what was written before.
 ///
 /// The two times in the objects are of two clocks. They decide nothing about a pod that was seen ready, by
 /// the same write, for long before the mark.
@@ -386,7 +391,8 @@ fn is_kubelets_word(scene: &Scene<'_>, pod: &PodFacts) -> bool {
     }
     if matches!(scene.state(), NodeState::Dead(_)) {
         let verdict = scene.judged.decision.memory.since;
-        return pod.became_ready.is_some_and(|ready| ready > verdict);
+        let lately = |ready: Millis| ready > verdict && scene.now.since(ready) < WRITES_WITHIN_MS;
+        return pod.became_ready.is_some_and(lately);
     }
     let mark = node.life.stock_mark;
     let seen = matches!((pod.became_ready, mark), (Some(ready), Some(mark)) if ready > mark);

@@ -102,10 +102,12 @@ impl World {
                 may_be_split: together.may_be_split,
                 may_prove_split: together.may_prove_split,
                 is_returning: cell.is_returning,
+                is_alone: cell.members.len() == 1,
             };
             zones.of_cell.insert(name.clone(), evidence);
             // A node of the zone that is in none of its cells: whatever any of them shows.
             let of_zone = zones.of_zone.entry(cell.zone.to_owned()).or_insert(evidence);
+            of_zone.is_alone = false;
             of_zone.reported |= cell.reported;
             of_zone.advanced = of_zone.advanced.max(cell.advanced);
         }

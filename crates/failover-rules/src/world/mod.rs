@@ -323,7 +323,7 @@ impl World {
             }
             let memory = self.memories.entry(node.uid.clone()).or_default();
             let own = decide(&evidence, memory, &timing, now);
-            let decision = follow(&own, words.get(&node.uid));
+            let decision = follow(&own, words.get(&node.uid), now);
             let kept = protection(&decision, &settings, &timing, now);
             let if_stale = if evidence.life.is_marked(timing.patience) {
                 kept
@@ -331,7 +331,8 @@ impl World {
                 // What the stock controller's mark, which is on its way, would make of it.
                 let mut marked = evidence;
                 marked.life = evidence.life.marked(timing.patience, now);
-                let then = follow(&decide(&marked, memory, &timing, now), words.get(&node.uid));
+                let then = decide(&marked, memory, &timing, now);
+                let then = follow(&then, words.get(&node.uid), now);
                 protection(&then, &settings, &timing, now)
             };
             *memory = own.memory;

@@ -16,7 +16,7 @@ use evenkeel_zone::wire::{Challenge, ConfirmRequest, Renewal, from_evidence};
 use jiff::Timestamp;
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{
-    Node, NodeCondition, PersistentVolumeClaim, Pod, PodSpec, PodStatus, Toleration,
+    Node, NodeCondition, PersistentVolumeClaim, Pod, PodSpec, PodStatus, Taint, Toleration,
 };
 
 /// Conditions by which a node says that it is taken out of service on purpose (KEP NodeLifecycleConditions).
@@ -80,12 +80,7 @@ pub fn node(node: &Node) -> NodeFacts {
             .as_ref()
             .and_then(|spec| spec.taints.clone())
             .unwrap_or_default(),
-        added: annotation(annotations::ADDED_TAINTS)
-            .map(|text| TaintRef::parse_list(text))
-            .unwrap_or_default()
-            .into_iter()
-            .filter(TaintRef::is_ours)
-            .collect(),
+        added: added(node, annotation(annotations::ADDED_TAINTS)),
         maintenance,
         mirrored: annotation(annotations::SUPEREDGE_NODE_HEALTH).and_then(|text| text.parse().ok()),
         says_not_ready: None,
@@ -96,6 +91,24 @@ pub fn node(node: &Node) -> NodeFacts {
             .map(|time| time.0),
         life: Life::default(),
     }
+}
+
+/// The taints that are ours: those that the annotation names, and those with a key of ours, also where
+/// somebody has removed the annotation.
+fn added(node: &Node, annotation: Option<&String>) -> Vec<TaintRef> {
+    let named = annotation
+        .map(|text| TaintRef::parse_list(text))
+        .unwrap_or_default();
+    let mut added: Vec<TaintRef> = named.into_iter().filter(TaintRef::is_ours).collect();
+    let standing = node.spec.iter().flat_map(|spec| spec.taints.iter().flatten());
+    let own_key = |taint: &&Taint| [taints::DEAD, taints::ISOLATED].contains(&taint.key.as_str());
+    for taint in standing.filter(own_key) {
+        let taint = TaintRef::new(&taint.key, &taint.effect);
+        if !added.contains(&taint) {
+            added.push(taint);
+        }
+    }
+    added
 }
 
 /// The kubelet's own heartbeat in the node's status; a mark of somebody else leaves it untouched.

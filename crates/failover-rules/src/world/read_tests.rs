@@ -190,6 +190,22 @@ fn an_annotation_that_names_foreign_taints_gives_no_right_to_remove_them() {
     );
 }
 
+/// Somebody removed the annotation, or wrote it for one taint alone.
+#[test]
+fn a_taint_with_a_key_of_ours_is_ours_without_the_annotation() {
+    let node = |annotation: &str| -> Node {
+        let taint = |key: &str| json!({"key": key, "effect": "NoSchedule"});
+        serde_json::from_value(json!({
+            "metadata": {"name": "n", "annotations": {"evenkeel.io/added-taints": annotation}},
+            "spec": {"taints": [taint("evenkeel.io/dead"), taint("node.kubernetes.io/unreachable"), taint("mine")]},
+        }))
+        .unwrap()
+    };
+    let ours = [TaintRef::new("evenkeel.io/dead", "NoSchedule")];
+    assert_eq!(super::node(&node("")).added, ours);
+    assert_eq!(super::node(&node("evenkeel.io/dead:NoSchedule")).added, ours);
+}
+
 #[test]
 fn a_mark_of_ours_is_none_of_the_stock_controllers() {
     let marked = |reason: &str| -> Node {

@@ -79,12 +79,16 @@ impl Signs {
 
     /// The Lease as it stands. Returns whether it is news.
     pub(super) fn lease(&mut self, now: Millis, renew_time: Timestamp, renewal: Option<Renewal>) -> bool {
-        let known = std::mem::replace(&mut self.life.renewal, renewal);
         match self.lease.replace(renew_time) {
             None => self.life.first_seen = self.life.first_seen.or(Some(now)),
             Some(before) if before != renew_time => self.renewed(now),
-            Some(_) => return known != renewal,
+            // Whoever wrote that, it was not the kubelet.
+            Some(_) if renewal >= self.life.renewal => {
+                return std::mem::replace(&mut self.life.touched, renewal) != renewal;
+            }
+            Some(_) => {}
         }
+        (self.life.renewal, self.life.touched) = (renewal, None);
         true
     }
 
@@ -92,7 +96,7 @@ impl Signs {
         self.lease = None;
         self.life.first_seen = None;
         self.life.renewed = None;
-        self.life.renewal = None;
+        (self.life.renewal, self.life.touched) = (None, None);
     }
 
     fn renewed(&mut self, now: Millis) {

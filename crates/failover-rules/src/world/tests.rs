@@ -109,6 +109,7 @@ fn the_first_sight_of_a_lease_is_no_renewal_and_a_change_is() {
             first_seen: Some(second(0)),
             renewed: None,
             renewal: Some(Renewal(0)),
+            touched: None,
             stock_mark: None
         }
     );
@@ -146,6 +147,7 @@ fn another_machine_by_the_same_name_starts_unknown() {
             first_seen: Some(second(8)),
             renewed: None,
             renewal: Some(Renewal(10)),
+            touched: None,
             stock_mark: None
         }
     );
@@ -478,6 +480,43 @@ fn the_end_of_an_open_incident_takes_its_latch_back_and_one_that_ended_long_ago_
     shore.incident(42, "Isolated", "other", true);
     let memory = shore.world.memories[&uid];
     assert_eq!((memory.latch, memory.state), (Latch::Open, NodeState::Healthy));
+}
+
+/// A tool labels the Lease of a dead node again and again: its kubelet has written nothing.
+#[test]
+fn a_label_on_the_lease_of_a_dead_node_is_no_sign_of_life() {
+    let mut shore = Shore::new("me");
+    shore.zone.renewal = Some(Renewal(1));
+    shore.world.take(second(0), lease("node-3", 1));
+    let mut at = 1;
+    let mut go = |shore: &mut Shore, until: u64| {
+        while at < until {
+            for name in ["n1", "node-1", "node-2"] {
+                shore.world.take(second(at), lease(name, at));
+            }
+            shore.world.look(second(at), Role::Leads);
+            at += 1;
+        }
+    };
+    let nothing = shore.zone.renewal.take();
+    shore.report(1, false);
+    shore.zone.renewal = nothing;
+    go(&mut shore, 5);
+    shore.report(5, false);
+    go(&mut shore, 10);
+    assert_eq!(shore.judged().decision.state(), NodeState::Dead(Dead::Announced));
+    let touch = |renewed: u64, version: u64| {
+        Seen::NodeLease(put(json!({
+            "metadata": {"name": "node-3", "namespace": "kube-node-lease", "resourceVersion": version.to_string()},
+            "spec": {"renewTime": time_of(renewed)},
+        })))
+    };
+    shore.world.take(second(10), touch(1, 77));
+    go(&mut shore, 12);
+    assert_eq!(shore.judged().decision.state(), NodeState::Dead(Dead::Announced));
+    shore.world.take(second(12), touch(12, 78));
+    go(&mut shore, 14);
+    assert_eq!(shore.judged().decision.state(), NodeState::Isolated);
 }
 
 /// Hazard 36: only who drew a challenge knows when that was.

@@ -22,7 +22,8 @@ use evenkeel_judge::{NodeState, View as SightView};
 use evenkeel_net::admin::Admin;
 use evenkeel_net::watch::Key;
 use evenkeel_zone::Millis;
-use futures::{Stream, StreamExt as _};
+use futures::StreamExt as _;
+use futures::stream::{BoxStream, ReadyChunks, SelectAll};
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::{Api, Client};
 use std::collections::{BTreeMap, BTreeSet};
@@ -37,7 +38,7 @@ use tokio_util::sync::CancellationToken;
 /// the webhook acts upon a view.
 const TICK: Duration = Duration::from_millis(500);
 /// Events are gathered for this long before a look, so that thousands of Leases cost a few looks a second.
-const GATHER: Duration = Duration::from_millis(50);
+pub(super) const GATHER: Duration = Duration::from_millis(50);
 /// And for so many times what the last look took, so that looks at large clusters leave most of a core to
 /// others.
 const GATHER_LOOKS: u32 = 4;
@@ -49,17 +50,11 @@ const SERVICES_WITHIN: Duration = Duration::from_secs(5);
 const STUCK_MS: u64 = 30_000;
 /// What is under way at a stop may end within this time.
 const DRAIN: Duration = Duration::from_secs(3);
-/// Replicas that stop together learn of each other within this time.
-const ALSO_STOPPING: Duration = Duration::from_millis(100);
-/// The last replica that stops leads within this time, if nobody else does: as long as a crashed leader is
-/// waited for.
-const TAKE_OVER: Duration = Duration::from_secs(6);
-/// The last replica that stops settles what it kept from stock within this time: the time that the stock
-/// controller is given to mark pods itself, and some for the writes.
-const SETTLE: Duration = Duration::from_secs(15);
+/// A leader that sees nothing hands over once in this time.
+const GIVES_WAY_MS: u64 = 600_000;
 
 /// What a finished task brings back.
-enum Ended {
+pub(super) enum Ended {
     Action(Box<Action>, Result<Outcome, ActionError>),
     Audit(Kind, Option<BTreeMap<Key, String>>),
     Services(Result<Services, String>),
@@ -72,11 +67,14 @@ struct Pulse {
     missing: Mutex<Vec<&'static str>>,
 }
 
+/// What the watches deliver, gathered.
+pub(super) type Changes = ReadyChunks<SelectAll<BoxStream<'static, Seen>>>;
+
 pub(super) struct Controller {
     client: Client,
     namespace: String,
-    source: Source,
-    world: World,
+    pub(super) source: Source,
+    pub(super) world: World,
     restarts: Restarts,
     planner: Option<Planner>,
     /// Our share in the present term.
@@ -85,10 +83,12 @@ pub(super) struct Controller {
     executor: Executor,
     metrics: Metrics,
     gate: Gate,
-    tasks: JoinSet<Ended>,
+    pub(super) tasks: JoinSet<Ended>,
     states: BTreeMap<String, NodeState>,
     complaints: BTreeSet<String>,
     services_failed: bool,
+    /// When this replica last handed over because it saw nothing.
+    gave_way: Option<Millis>,
     pulse: Arc<Pulse>,
 }
 
@@ -150,7 +150,41 @@ impl Controller {
             states: BTreeMap::new(),
             complaints: BTreeSet::new(),
             services_failed: false,
+            gave_way: None,
             pulse,
+        }
+    }
+
+    /// What the watches deliver.
+    pub(super) fn changes(&self) -> Changes {
+        watch::all(&self.client, &self.namespace, &self.restarts).ready_chunks(256)
+    }
+
+    /// Takes in what the watches deliver until each has delivered a complete list. `false` at a shutdown.
+    /// Whoever leads before that keeps the Lease from replicas that see the cluster.
+    pub(super) async fn list(&mut self, seen: &mut Changes, shutdown: &CancellationToken) -> bool {
+        let mut tick = tokio::time::interval(TICK);
+        while !self.world.missing().is_empty() {
+            tokio::select! {
+                () = shutdown.cancelled() => return false,
+                Some(changes) = seen.next() => self.take(changes),
+                Some(ended) = self.tasks.join_next() => self.ended(ended),
+                _ = tick.tick() => drop(self.look()),
+            }
+        }
+        true
+    }
+
+    /// A leader that has not seen enough for a minute can do nothing for or against a node, and another
+    /// replica may see more: it hands over. Where the others are no better off, the lead must not go round.
+    fn give_way(&mut self, election: &election::Election) {
+        let now = self.source.clock.now();
+        let lately = self.gave_way.is_some_and(|at| now.since(at) < GIVES_WAY_MS);
+        let is_blind = self.world.sight().at(now) == SightView::Lost;
+        if self.leads() && is_blind && !lately && self.world.other_replicas(now) > 0 {
+            tracing::warn!("this replica leads and its watches do not deliver: it hands over to another one");
+            self.gave_way = Some(now);
+            election.step_down();
         }
     }
 
@@ -159,7 +193,7 @@ impl Controller {
     pub(super) async fn run(
         mut self,
         election: Option<&election::Election>,
-        present: Present,
+        (mut seen, present): (Changes, Present),
         shutdown: CancellationToken,
     ) -> Result<(), ElectionEnded> {
         let mut role = election.map(election::Election::watch);
@@ -169,7 +203,6 @@ impl Controller {
             self.gate.proof = Some(election.gate().clone());
             self.executor = self.executor.through(writer, self.gate.clone());
         }
-        let mut seen = watch::all(&self.client, &self.namespace, &self.restarts).ready_chunks(256);
         let mut tick = tokio::time::interval(TICK);
         tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         let mut look_at = None;
@@ -214,6 +247,9 @@ impl Controller {
                 let began = instant();
                 self.look();
                 looked = began.elapsed();
+                if let Some(election) = election {
+                    self.give_way(election);
+                }
             }
         };
         // This comes first, so that other replicas that stop as well know who is left.
@@ -234,78 +270,19 @@ impl Controller {
         outcome
     }
 
-    /// The last replica settles before it stops: it removes our taints, and marks the pods that stock
-    /// Kubernetes would have marked (hazard 52). Where another replica works, that one takes over and nothing
-    /// is settled. Of replicas that stop together the last one settles; if it does not lead, it waits for the
-    /// leadership first.
-    async fn settle(
-        &mut self,
-        seen: &mut (impl Stream<Item = Vec<Seen>> + Unpin),
-        mut role: Option<&mut channel::Receiver<election::State>>,
-        election: Option<&election::Election>,
-    ) {
-        let others = instant() + ALSO_STOPPING;
-        while self.world.other_replicas(self.source.clock.now()) > 0 {
-            if instant() > others {
-                return;
-            }
-            if let Ok(Some(changes)) = tokio::time::timeout_at(others, seen.next()).await {
-                self.take(changes);
-            }
-        }
-        if !self.leads() && !self.owes() {
-            return;
-        }
-        self.world.stand_down();
-        let (take_over, deadline) = (instant() + TAKE_OVER, instant() + SETTLE);
-        loop {
-            if self.follow(role.as_deref_mut(), election).is_err() {
-                return;
-            }
-            let wanted = self.look();
-            if self.leads() && wanted == 0 {
-                return;
-            }
-            if instant() > deadline || !self.leads() && instant() > take_over {
-                tracing::warn!("stopped before everything that was kept from stock Kubernetes was settled");
-                return;
-            }
-            tokio::select! {
-                Some(ended) = self.tasks.join_next() => self.ended(ended),
-                Some(changes) = seen.next() => self.take(changes),
-                changed = role_changed(role.as_deref_mut()) => {
-                    if changed.is_err() {
-                        return;
-                    }
-                }
-                () = tokio::time::sleep(GATHER) => {}
-            }
-        }
-    }
-
-    fn leads(&self) -> bool {
+    pub(super) fn leads(&self) -> bool {
         self.planner.is_some() && self.gate.leading.load(Ordering::Acquire)
     }
 
-    fn take(&mut self, changes: Vec<Seen>) {
+    pub(super) fn take(&mut self, changes: Vec<Seen>) {
         let now = self.source.clock.now();
         for change in changes {
             self.world.take(now, change);
         }
     }
 
-    /// Whether there may be something to settle.
-    fn owes(&self) -> bool {
-        let cluster = self.world.cluster();
-        cluster.nodes.values().any(|node| !node.added.is_empty())
-            || cluster
-                .incidents
-                .values()
-                .any(|incident| incident.status.closed_at.is_none())
-    }
-
     /// Takes over, pauses, or lets go, as the election says.
-    fn follow(
+    pub(super) fn follow(
         &mut self,
         role: Option<&mut channel::Receiver<election::State>>,
         election: Option<&election::Election>,
@@ -316,18 +293,19 @@ impl Controller {
             Some(State::Following { .. }) => Role::Follows,
             Some(State::Stopped { reason }) => return Err(ElectionEnded(reason.to_string())),
         };
-        let leads = role == Role::Leads;
+        let work = election.and_then(election::Election::work);
+        // Without work the term is about to end: this replica hands over.
+        let leads = role == Role::Leads && (election.is_none() || work.is_some());
         if leads != self.gate.leading.swap(leads, Ordering::AcqRel) {
             tracing::info!(leads, "leadership changed");
             self.metrics.leading.set(i64::from(leads));
         }
-        let work = election.and_then(election::Election::work);
         let new_term = match (&work, &self.work) {
             (Some(work), Some(ours)) => work.token() != ours.token(),
             _ => false,
         };
         // A term that is lost and may be recovered keeps its planner: nobody else has acted meanwhile.
-        let over = role == Role::Follows || new_term;
+        let over = role == Role::Follows || role == Role::Leads && !leads || new_term;
         if over && self.planner.is_some() {
             // Actions of the last term that are still under way are refused before their next write. The new
             // term begins without a record of them.
@@ -344,7 +322,7 @@ impl Controller {
     }
 
     /// One look at the world. Returns how many writes for or against nodes and pods are wanted or under way.
-    fn look(&mut self) -> usize {
+    pub(super) fn look(&mut self) -> usize {
         let now = self.source.clock.now();
         self.pulse.turned_at.store(now.0, Ordering::Relaxed);
         let missing = self.world.missing();
@@ -432,7 +410,7 @@ impl Controller {
         });
     }
 
-    fn ended(&mut self, ended: Result<Ended, tokio::task::JoinError>) {
+    pub(super) fn ended(&mut self, ended: Result<Ended, tokio::task::JoinError>) {
         let now = self.source.clock.now();
         match ended {
             Ok(Ended::Action(action, outcome)) => {
@@ -589,7 +567,7 @@ enum Role {
     Follows,
 }
 
-async fn role_changed(
+pub(super) async fn role_changed(
     role: Option<&mut channel::Receiver<election::State>>,
 ) -> Result<(), channel::error::RecvError> {
     match role {

@@ -10,6 +10,7 @@ mod lead;
 mod metrics;
 mod presence;
 mod reads;
+mod settle;
 mod watch;
 
 pub use args::{ControllerArgs, ModeArg, ProfileArg};
@@ -261,10 +262,16 @@ async fn control(
         &settings.config.identity,
         settings.config.mode,
     );
-    let controller = lead::Controller::new(client, settings, source, admin);
+    let mut controller = lead::Controller::new(client, settings, source, admin);
+    let mut seen = controller.changes();
     let Some(candidacy) = candidacy else {
-        return controller.run(None, present, shutdown).await.map_err(ended);
+        let outcome = Box::pin(controller.run(None, (seen, present), shutdown)).await;
+        return outcome.map_err(ended);
     };
+    if !controller.list(&mut seen, &shutdown).await {
+        present.leave().await;
+        return Ok(());
+    }
     // The Lease is given back after the last write, not before.
     let resign = CancellationToken::new();
     let lock = LeaseLock::new(lock_client.clone(), &candidacy.namespace, &candidacy.name)
@@ -278,7 +285,7 @@ async fn control(
     admin.live(HealthAdaptor::NAME, move || {
         health.check(HEALTH_TOLERANCE).map_err(|error| error.to_string())
     });
-    let outcome = controller.run(Some(&election), present, shutdown).await;
+    let outcome = Box::pin(controller.run(Some(&election), (seen, present), shutdown)).await;
     resign.cancel();
     election.stopped().await;
     outcome.map_err(ended)

@@ -41,6 +41,7 @@ pub fn script(group: Group, seed: u64) -> Script {
         Group::MixedVersions => cases::mixed_versions(&mut script, &mut rng),
         Group::ApiRestart => api_restart(&mut script, &mut rng),
         Group::Restores => restores(&mut script, &mut rng),
+        Group::Firewall => firewall(&mut script, &mut rng),
         Group::ReturnWithoutMajority => return_without_majority(&mut script, &mut rng),
         Group::AgentRestarts => agent_restarts(&mut script, &mut rng),
         Group::PowerCut => cases::power_cut(&mut script, &mut rng),
@@ -309,6 +310,24 @@ fn restores(script: &mut Script, rng: &mut Rng) {
         script.add(then, rng.between(90, 200) * SECOND, Fault::PowerOff(struck));
     } else {
         script.add(then, rng.between(380, 450) * SECOND, Fault::CutCloud(struck));
+    }
+}
+
+/// Every agent restarts once, as in a roll-out, and one of the nodes is cut off meanwhile.
+fn firewall(script: &mut Script, rng: &mut Rng) {
+    let nodes = script.nodes();
+    script.add(0, 600 * SECOND, Fault::ChecksDropped);
+    let cut = script.any_node(rng);
+    let mut at = soon(rng);
+    script.add(
+        at + rng.below(60 * SECOND),
+        rng.between(60, 240) * SECOND,
+        Fault::CutCloud(cut),
+    );
+    for node in 1..=nodes {
+        let lasts = rng.between(6, 14) * SECOND;
+        script.add(at, lasts, Fault::AgentUpgrade(node));
+        at += lasts + rng.between(10, 40) * SECOND;
     }
 }
 

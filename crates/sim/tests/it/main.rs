@@ -201,6 +201,11 @@ fn an_api_server_that_is_restored_from_a_backup() {
 }
 
 #[test]
+fn a_firewall_between_nodes_drops_checks_and_nothing_else() {
+    keeps_its_promises(Group::Firewall);
+}
+
+#[test]
 fn a_node_that_returns_while_its_cell_has_no_majority() {
     keeps_its_promises(Group::ReturnWithoutMajority);
 }

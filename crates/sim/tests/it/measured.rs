@@ -26,15 +26,19 @@ fn losses_of_up_to_30_percent_convict_nobody_who_lives() {
     }
 }
 
-/// Scenario 21; the example `numbers` plays it with 5,000 nodes.
+/// Scenario 21; the example `numbers` plays it with 5,000 nodes. How many requests fall into one minute
+/// differs by a fifth between runs, so that their mean is measured.
 #[test]
 fn after_an_outage_nobody_is_dead_and_requests_are_few() {
-    for (size, most) in [(5, 0.25), (20, 0.2), (64, 0.2)] {
-        let (script, window) = outage(vec![size], 1);
-        let run = measure(&script, window).expect("no promise is broken");
-        assert_eq!(run.deaths, [], "of {size}");
-        let (_, after) = run.requests.split_at(run.requests.len() / 2);
-        let each = after.iter().sum::<u64>() as f64 / after.len() as f64 / size as f64;
+    for (size, runs, most) in [(5, 12, 0.25), (20, 6, 0.2), (64, 2, 0.2)] {
+        let each = |seed| {
+            let (script, window) = outage(vec![size], seed);
+            let run = measure(&script, window).expect("no promise is broken");
+            assert_eq!(run.deaths, [], "of {size}");
+            let (_, after) = run.requests.split_at(run.requests.len() / 2);
+            after.iter().sum::<u64>() as f64 / after.len() as f64 / size as f64
+        };
+        let each = (1..=runs).map(each).sum::<f64>() / runs as f64;
         assert!(
             each > 0.0 && each <= most,
             "{each} requests per second and node of {size}"

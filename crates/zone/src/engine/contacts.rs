@@ -46,10 +46,20 @@ pub(super) struct Contacts {
     peers: Vec<Peer>,
     /// Heartbeats that wait for an ack, oldest first.
     sent: VecDeque<Sent>,
-    /// Members that former lives of this agent have seen alive.
-    remembered: BTreeSet<MemberId>,
+    /// Members that former lives of this agent have seen alive, and those that their checks have found.
+    remembered: Met,
     /// Wrong signatures of ballots.
     wrong_signatures: Budget,
+}
+
+/// Members whom this agent has met since the machine's present boot.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Met {
+    /// Those that have proved their life. Who has not may not be back yet, after a power cut that took
+    /// several machines.
+    pub seen_alive: BTreeSet<MemberId>,
+    /// Those that a check has found.
+    pub found: BTreeSet<MemberId>,
 }
 
 /// A heartbeat under way.
@@ -84,7 +94,7 @@ pub(super) struct Proof {
 }
 
 impl Contacts {
-    pub(super) fn new(cx: &Context, remembered: BTreeSet<MemberId>) -> Self {
+    pub(super) fn new(cx: &Context, remembered: Met) -> Self {
         let mut contacts = Self {
             peers: Vec::new(),
             sent: VecDeque::new(),
@@ -108,7 +118,8 @@ impl Contacts {
         for member in cx.roster().members() {
             // Whom a former life met under another key is a stranger as well.
             if before.get(member.id).is_some_and(|old| !old.goes_on_as(member)) {
-                self.remembered.remove(&member.id);
+                self.remembered.seen_alive.remove(&member.id);
+                self.remembered.found.remove(&member.id);
             }
             let mut known = stays(member.id, member)
                 .and_then(|index| old.get_mut(index.at()))
@@ -116,8 +127,17 @@ impl Contacts {
             // What it had looked for was measured by another cell.
             if let Some(peer) = &mut known {
                 peer.suspects = Budget::default();
+                let address = |member: &Member| Some(member.kubelet.as_ref()?.address.clone());
+                peer.found &= before.get(member.id).and_then(address) == address(member);
             }
-            let new = || Peer::new(self.remembered.contains(&member.id), cx.now());
+            let remembered = &self.remembered;
+            let new = || {
+                Peer::new(
+                    remembered.seen_alive.contains(&member.id),
+                    remembered.found.contains(&member.id),
+                    cx.now(),
+                )
+            };
             self.peers.push(known.unwrap_or_else(new));
         }
         self.sent.retain_mut(|sent| {
@@ -151,6 +171,14 @@ impl Contacts {
     pub(super) fn kubelet_proved(&mut self, index: MemberIndex, now: Millis) {
         if let Some(peer) = self.peers.get_mut(index.at()) {
             peer.kubelet_proved = Some(now);
+        }
+    }
+
+    /// A check reached it.
+    pub(super) fn found(&mut self, cx: &mut Context, index: MemberIndex, id: MemberId) {
+        let peer = self.peers.get_mut(index.at());
+        if peer.is_some_and(|peer| !std::mem::replace(&mut peer.found, true)) {
+            cx.put(Output::Found(id));
         }
     }
 

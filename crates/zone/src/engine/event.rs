@@ -204,6 +204,8 @@ pub enum Output {
     Stand(bool),
     /// Remember across restarts that this member was seen alive.
     SeenAlive(MemberId),
+    /// Remember across restarts that a check has found this member.
+    Found(MemberId),
     /// A line for the log.
     Note(Note),
     /// A datagram was refused; the reason is for metrics.

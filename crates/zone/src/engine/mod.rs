@@ -21,6 +21,7 @@
 //! | `hand_over` | reports for agents of other cells to write | reporters of a cell without a link |
 //! | `carrier` | what an agent does for such cells | every member that has a link |
 //! | `acknowledgement` | which roster is in force here, and whom a learner has met | learners; all while a roster settles |
+//! | `first_check` | whether this agent's checks reach a member at all | everybody, once for each member |
 //!
 //! They share a `context`; `reach` is what contacts and watches say together,
 //! and `ranking` says who reports. What goes in and comes out
@@ -35,6 +36,7 @@ mod context;
 mod due;
 mod edges;
 mod event;
+mod first_check;
 mod hand_over;
 mod own;
 mod parts;
@@ -52,6 +54,7 @@ mod window;
 mod write;
 
 pub use carrier::MOST_CARRIED;
+pub use contacts::Met;
 pub use event::{CheckResult, Input, Note, Output, Question, ReportDraft};
 
 use crate::Millis;
@@ -63,6 +66,7 @@ use carrier::Carrier;
 use contacts::Contacts;
 use context::Context;
 use edges::EdgeReports;
+use first_check::FirstChecks;
 use hand_over::HandOver;
 use own::Own;
 use proof::LinkProof;
@@ -122,9 +126,8 @@ pub struct Identity {
     pub seed: [u8; 32],
     /// For how many milliseconds the machine has been up.
     pub uptime_ms: u64,
-    /// Members that former lives of this agent have seen alive since the machine's present boot. Who has not
-    /// been met since then may not be back yet, after a power cut that took several machines.
-    pub seen_alive: BTreeSet<MemberId>,
+    /// Whom former lives of this agent have met.
+    pub met: Met,
 }
 
 /// The agent's state machine.
@@ -139,6 +142,7 @@ pub struct Engine {
     publication: Publication,
     proof: LinkProof,
     acknowledgement: Acknowledgement,
+    first_checks: FirstChecks,
     roster_fetch: RosterFetch,
     hand_over: HandOver,
     carrier: Carrier,
@@ -159,7 +163,7 @@ impl Engine {
             period_ms: config.period_ms.clamp(500, 60_000),
             ..config
         };
-        let remembered = std::mem::take(&mut identity.seen_alive);
+        let remembered = std::mem::take(&mut identity.met);
         let mut cx = Context::new(config, identity, Arc::new(Ed25519), roster, now);
         let contacts = Contacts::new(&cx, remembered);
         let mut acknowledgement = Acknowledgement::new();
@@ -174,6 +178,7 @@ impl Engine {
             publication: Publication::new(now),
             proof: LinkProof::new(),
             acknowledgement,
+            first_checks: FirstChecks::new(now),
             roster_fetch: RosterFetch::default(),
             hand_over: HandOver::new(now),
             carrier: Carrier::default(),
@@ -272,11 +277,16 @@ impl Engine {
                 suspect,
                 result,
             } => {
-                if let Some(index) = self.cx.roster().position(suspect)
-                    && result == CheckResult::Identity
-                {
-                    self.contacts.kubelet_proved(index, self.cx.now());
+                if let Some(index) = self.cx.roster().position(suspect) {
+                    if result == CheckResult::Identity {
+                        self.contacts.kubelet_proved(index, self.cx.now());
+                    }
+                    if result.finds() {
+                        self.contacts.found(&mut self.cx, index, suspect);
+                    }
                 }
+                self.first_checks
+                    .take(&mut self.cx, asked, suspect, result.finds());
                 let check = (asked, suspect, result);
                 self.voter.checked(&mut self.cx, &self.own, &self.contacts, check);
                 self.count_own_ballots();
@@ -325,6 +335,11 @@ impl Engine {
         self.own.facts()
     }
 
+    /// Members whom this agent has met and whom its checks do not find: it votes none of them dead.
+    pub fn not_found(&self) -> impl Iterator<Item = MemberId> {
+        self.first_checks.not_found()
+    }
+
     /// Watched voters with a recent contact, and all watched voters.
     pub fn reach(&self) -> (usize, usize) {
         let (within, watched, _) = self.view().reach(&self.cx).count(self.cx.roster());
@@ -350,6 +365,7 @@ impl Engine {
             .min(self.publication.deadline())
             .min(self.proof.deadline())
             .min(self.acknowledgement.deadline())
+            .min(self.first_checks.deadline())
             .min(self.roster_fetch.deadline())
             .min(self.hand_over.deadline())
             .min(self.carrier.deadline())
@@ -385,6 +401,7 @@ impl Engine {
         self.edges.step(&mut self.cx, view, &newly_lost);
         self.proof.step(&mut self.cx);
         self.acknowledgement.step(&mut self.cx, &self.contacts);
+        self.first_checks.step(&mut self.cx, &self.contacts);
         self.roster_fetch.step(&mut self.cx);
         self.step_between_cells();
     }
@@ -480,6 +497,7 @@ impl Engine {
         self.own.count_again(&self.cx);
         self.own.forget_answers(&self.cx);
         self.acknowledgement.look_again(&mut self.cx, &self.contacts);
+        self.first_checks.take_roster(&self.cx);
         self.roster_fetch.take_roster(&self.cx);
     }
 

@@ -179,6 +179,7 @@ impl Engine {
         }
         if proof.met {
             self.acknowledgement.look_again(&mut self.cx, &self.contacts);
+            self.first_checks.look_again(&self.cx);
         }
         if proof.direct {
             let before = self.watches.changes();

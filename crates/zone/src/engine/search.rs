@@ -34,9 +34,10 @@ struct Begun {
 }
 
 impl Search {
-    /// A member is lost, which was last heard at `contact`. Returns whether a search begins: not again for a
-    /// member that was not heard since, which may be dead for days, and not again for the same observer as
-    /// long as a link counts, so that a hostile one has few heartbeats sent.
+    /// A member is lost, which was last heard at `contact`. Returns whether a search begins: not for a member
+    /// that was not heard since the last one began, which does not count as found by it, and may be dead for
+    /// days; that search goes on, and as far as it has come. Not again for the same observer as long as a
+    /// link counts, so that a hostile one has few heartbeats sent.
     pub(super) fn begin(
         &mut self,
         cx: &Context,
@@ -44,11 +45,12 @@ impl Search {
         contact: Option<Millis>,
     ) -> bool {
         let now = cx.now();
-        let is_lately = |begun: &Begun| now.since(begun.at) < cx.linked_ms();
-        self.begun
-            .retain(|begun| begun.lost != lost || is_lately(begun) || contact < Some(begun.at));
-        let mut of_it = self.begun.iter().filter(|begun| begun.lost == lost);
-        let begins = self.matters(cx, lost) && of_it.all(|begun| begun.by != by && contact >= Some(begun.at));
+        self.begun.retain(|begun| now.since(begun.at) < cx.linked_ms());
+        let known = self
+            .begun
+            .iter()
+            .any(|begun| (begun.lost, begun.by) == (lost, by));
+        let begins = self.matters(cx, lost) && self.has_found(contact) && !known;
         if begins {
             self.begun.push(Begun { at: now, lost, by });
             self.since = Some(now);

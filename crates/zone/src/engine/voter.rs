@@ -188,7 +188,7 @@ impl Open {
             return None;
         }
         let heard_nothing = silent && self.whole && check == Some(CheckResult::Failed);
-        let no = heard_nothing && peer.seen_alive() && !own.doubts();
+        let no = heard_nothing && peer.seen_alive() && peer.found() && !own.doubts();
         let kubelet = if check == Some(CheckResult::Failed) {
             Health::Failing
         } else {

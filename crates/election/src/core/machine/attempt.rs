@@ -12,6 +12,10 @@ use std::time::Duration;
 /// operator who deletes a lock with a duration of 68 years wants it to be taken.
 const LONGEST_ABSENCE: Duration = Duration::from_secs(600);
 
+/// So many writes may follow each other without an answer before the record is read. The first of them may be
+/// the one in the lock, and in a lease of hundreds of retry periods it would be forgotten.
+const BLIND_WRITES: usize = REMEMBERED_WRITES / 2;
+
 impl Machine {
     pub(super) fn start_attempt(&mut self, now: Now, actions: &mut Vec<Action>) {
         self.attempt = now.at;
@@ -66,6 +70,17 @@ impl Machine {
             let oldest = self.written.iter().position(|time| !stood(time));
             self.written.remove(oldest.unwrap_or(0));
         }
+    }
+
+    /// Whether many writes have failed since the one that was seen last, so that the record must be read.
+    fn writes_blindly(&self) -> bool {
+        let renewed = self
+            .seen
+            .as_ref()
+            .and_then(|seen| seen.observation.record.renew_time);
+        let is_seen = |time: &Timestamp| renewed.is_some_and(|renewed| is_time_of(*time, renewed));
+        let later = self.written.iter().rev().position(is_seen);
+        later.unwrap_or(self.written.len()) >= BLIND_WRITES
     }
 
     pub(super) fn on_read(&mut self, now: Now, result: ReadResult, actions: &mut Vec<Action>) {

@@ -306,6 +306,7 @@ impl Stage {
                     may_be_split: false,
                     may_prove_split: false,
                     is_returning: false,
+                    is_alone: false,
                 },
                 agent: AgentWrites::default(),
             };

@@ -49,6 +49,25 @@ fn a_death_takes_every_endpoint_that_was_ready_before() {
     }
 }
 
+/// The watch was late: the kubelet wrote before it died. One that lives renews its Lease within 15 s.
+#[test]
+fn what_became_ready_under_our_eyes_after_a_death_stays_for_15_s() {
+    let mut stage = Stage::with_nodes(3);
+    stage.go(10, &[]);
+    stage.pod("n3", "late").ready = Status::False;
+    dies(&mut stage, &["n3"], 10);
+    let since = stage.memories["n3"].since;
+    let late = stage.pod("n3", "late");
+    (late.ready, late.became_ready) = (Status::True, Some(since.plus(1_000)));
+    let ready_after = |stage: &mut Stage, seconds: u64| {
+        stage.go(since.since(at(0)) / 1_000 + seconds, &["n3"]);
+        stage.settle();
+        stage.pod_now("late").ready
+    };
+    assert_eq!(ready_after(&mut stage, 15), Status::True);
+    assert_eq!(ready_after(&mut stage, 17), Status::False);
+}
+
 /// A kubelet's clock may run ahead of the stock controller's.
 #[test]
 fn times_of_two_clocks_exempt_no_pod_that_was_seen_ready_long_before_the_mark() {

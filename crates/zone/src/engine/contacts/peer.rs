@@ -19,6 +19,8 @@ pub(in crate::engine) struct Peer {
     pub(super) life: Option<Life>,
     /// Whether this agent, in this or a former life, had proof of its life.
     pub(super) seen_alive: bool,
+    /// Whether one of this agent's checks, in this or a former life, has found it where it is now.
+    pub(super) found: bool,
     /// Since when this life of this agent has been listening for it under its present key.
     pub(super) known_since: Millis,
     /// Last authenticated datagram of its present life.
@@ -70,10 +72,11 @@ pub(super) struct Life {
 }
 
 impl Peer {
-    pub(super) fn new(seen_alive: bool, now: Millis) -> Self {
+    pub(super) fn new(seen_alive: bool, found: bool, now: Millis) -> Self {
         Self {
             life: None,
             seen_alive,
+            found,
             known_since: now,
             contact: None,
             kubelet_proved: None,
@@ -130,6 +133,10 @@ impl Peer {
 
     pub(in crate::engine) fn seen_alive(&self) -> bool {
         self.seen_alive
+    }
+
+    pub(in crate::engine) fn found(&self) -> bool {
+        self.found
     }
 
     pub(in crate::engine) fn contact(&self) -> Option<Millis> {

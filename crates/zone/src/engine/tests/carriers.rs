@@ -2,7 +2,7 @@
 
 use super::{Engine, Input, Output};
 use crate::Millis;
-use crate::engine::{CheckResult, Config, Identity, Question, ReportDraft};
+use crate::engine::{CheckResult, Config, Identity, Met, Question, ReportDraft};
 use crate::fixture::Fixture;
 use crate::keys;
 use crate::roster::{CellRef, MemberId, Roster, RosterKeys, publish};
@@ -155,7 +155,7 @@ impl Zone {
             sequence_base: self.events << 32,
             seed: [node as u8; 32],
             uptime_ms: 3_600_000,
-            seen_alive: BTreeSet::new(),
+            met: Met::default(),
         };
         let roster = Arc::new(self.roster(cell_of(node)));
         let engine = Engine::new(Config::default(), identity, roster, Millis(self.now));

@@ -2,13 +2,12 @@
 
 use super::heard;
 use crate::Millis;
-use crate::engine::{Config, Engine, Identity, Input, Output};
+use crate::engine::{Config, Engine, Identity, Input, Met, Output};
 use crate::fixture::Fixture;
 use crate::keys::{Signer, SigningKey};
 use crate::roster::MemberId;
 use crate::wire::{self, Ack, Ballot, Body, Header, Heartbeat, Message};
 use proptest::prelude::*;
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
 const NOW: Millis = Millis(50_000);
@@ -26,7 +25,7 @@ fn engine_in(zone: &Fixture) -> Engine {
         sequence_base: 0,
         seed: [5; 32],
         uptime_ms: 3_600_000,
-        seen_alive: BTreeSet::new(),
+        met: Met::default(),
     };
     Engine::new(Config::default(), identity, Arc::new(zone.roster()), NOW).verifying_with(zone.verifier())
 }

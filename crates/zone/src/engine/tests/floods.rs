@@ -2,7 +2,7 @@
 
 use super::net::Net;
 use crate::Millis;
-use crate::engine::{Config, Engine, Identity, Input, Output};
+use crate::engine::{Config, Engine, Identity, Input, Met, Output};
 use crate::fixture::Fixture;
 use crate::keys::{PublicKey, Verifier};
 use crate::wire::{
@@ -44,7 +44,7 @@ impl Agent {
             sequence_base: 0,
             seed: [5; 32],
             uptime_ms: 3_600_000,
-            seen_alive: BTreeSet::new(),
+            met: Met::default(),
         };
         let checked = Arc::new(AtomicUsize::new(0));
         let verifier = Arc::new(Counting(zone.verifier(), Arc::clone(&checked)));

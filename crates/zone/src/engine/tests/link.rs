@@ -2,7 +2,7 @@
 
 use super::heard;
 use crate::Millis;
-use crate::engine::{Config, Engine, Identity, Input, Output};
+use crate::engine::{Config, Engine, Identity, Input, Met, Output};
 use crate::fixture::Fixture;
 use crate::roster::MemberId;
 use crate::wire::{Ack, Body, ConfirmRequest, Header, Nonce};
@@ -40,7 +40,7 @@ impl Agent {
             sequence_base: 0,
             seed: [seed; 32],
             uptime_ms: 3_600_000,
-            seen_alive: BTreeSet::new(),
+            met: Met::default(),
         };
         Self {
             members,

@@ -3,7 +3,7 @@
 mod cloud;
 
 use crate::Millis;
-use crate::engine::{CheckResult, Config, Engine, Identity, Input, Note, Output, Question};
+use crate::engine::{CheckResult, Config, Engine, Identity, Input, Met, Note, Output, Question};
 use crate::fixture::Fixture;
 use crate::keys;
 use crate::roster::{MemberId, MemberIndex, Roster, RosterKeys, publish};
@@ -58,6 +58,8 @@ pub(super) struct Net {
     pub(super) kubelets: BTreeSet<usize>,
     /// Nodes whose kubelet shows a certificate that nobody knows.
     pub(super) strange_kubelets: BTreeSet<usize>,
+    /// A firewall between nodes drops checks, and nothing else.
+    pub(super) checks_are_dropped: bool,
     pub(super) notes: Vec<(u64, usize, Note)>,
     pub(super) sent_bytes: BTreeMap<usize, usize>,
     pub(super) lying: BTreeSet<usize>,
@@ -100,7 +102,7 @@ pub(super) struct Net {
     pub(super) incarnations: BTreeMap<usize, u64>,
     draws: u64,
     flying: BTreeMap<(u64, u64), (usize, Event)>,
-    memory: BTreeMap<usize, BTreeSet<MemberId>>,
+    memory: BTreeMap<usize, Met>,
     pub(super) standing: BTreeSet<usize>,
     lease: Option<(usize, u64)>,
     lease_is_frozen: bool,
@@ -173,6 +175,7 @@ impl Net {
             stands: Vec::new(),
             kubelets: all.clone(),
             strange_kubelets: BTreeSet::new(),
+            checks_are_dropped: false,
             notes: Vec::new(),
             sent_bytes: BTreeMap::new(),
             lying: BTreeSet::new(),
@@ -282,7 +285,7 @@ impl Net {
             sequence_base: self.lives << 32,
             seed: keys::hash("test", &[&self.seed.to_be_bytes(), &self.lives.to_be_bytes()]),
             uptime_ms: 3_600_000,
-            seen_alive: self.memory.get(&i).cloned().unwrap_or_default(),
+            met: self.memory.get(&i).cloned().unwrap_or_default(),
         };
         let engine = Engine::new(self.config, identity, Arc::new(self.roster()), Millis(self.now));
         let engine = engine.verifying_with(self.zone.verifier());
@@ -306,15 +309,23 @@ impl Net {
             && reach(i).is_some_and(|(_, watched)| watched > 0)
     }
 
+    /// Whom several checks of node `i` did not find.
+    pub(super) fn not_found_by(&self, i: usize) -> BTreeSet<usize> {
+        let engine = self.engines[i - 1].as_ref();
+        let members = engine.into_iter().flat_map(Engine::not_found);
+        members.map(|member| self.index(member)).collect()
+    }
+
     /// Whom node `i` has met.
     pub(super) fn memory_of(&self, i: usize) -> &BTreeSet<MemberId> {
-        &self.memory[&i]
+        &self.memory[&i].seen_alive
     }
 
     /// Node `i` begins a new life that has met everybody.
     pub(super) fn meet_all(&mut self, i: usize) {
-        let all = (1..=self.count()).map(Fixture::id).collect();
-        self.memory.insert(i, all);
+        let all: BTreeSet<MemberId> = (1..=self.count()).map(Fixture::id).collect();
+        let (seen_alive, found) = (all.clone(), all);
+        self.memory.insert(i, Met { seen_alive, found });
         self.start(i);
     }
 
@@ -512,8 +523,8 @@ impl Net {
                 within_ms,
             } => {
                 let j = self.index(suspect);
-                let open =
-                    !self.cut.contains(&(i, j)) && !self.cut.contains(&(j, i)) && self.kubelets.contains(&j);
+                let is_cut = self.cut.contains(&(i, j)) || self.cut.contains(&(j, i));
+                let open = !is_cut && !self.checks_are_dropped && self.kubelets.contains(&j);
                 let (delay, result) = if open && self.strange_kubelets.contains(&j) {
                     (30, CheckResult::Inconclusive)
                 } else if open {
@@ -562,7 +573,10 @@ impl Net {
                 }
             }
             Output::SeenAlive(id) => {
-                self.memory.entry(i).or_default().insert(id);
+                self.memory.entry(i).or_default().seen_alive.insert(id);
+            }
+            Output::Found(id) => {
+                self.memory.entry(i).or_default().found.insert(id);
             }
             Output::Note(note) => self.notes.push((self.now, i, note)),
             Output::Roster(roster) => self.passed_on.push((i, roster.reference().version)),

@@ -2,7 +2,7 @@
 
 use super::heard;
 use crate::Millis;
-use crate::engine::{CheckResult, Config, Engine, Identity, Input, Output, Question};
+use crate::engine::{CheckResult, Config, Engine, Identity, Input, Met, Output, Question};
 use crate::fixture::Fixture;
 use crate::roster::{MemberId, RosterRef};
 use crate::verdict::{Health, Link};
@@ -246,7 +246,7 @@ impl Stage {
             sequence_base: 0,
             seed: [5; 32],
             uptime_ms: 3_600_000,
-            seen_alive: BTreeSet::new(),
+            met: Met::default(),
         };
         let engine = Engine::new(
             Config::default(),

@@ -381,6 +381,28 @@ fn a_subject_never_seen_alive_gets_no_verdict() {
     assert_eq!(net.verdict(3), Verdict::None(NoVerdict::NoMajority));
 }
 
+/// Hazard 46: nobody has ever found the machine, so that a check that fails says nothing of it.
+#[test]
+fn where_a_firewall_drops_checks_an_agent_that_stops_is_no_dead_machine() {
+    let mut net = Net::fresh(5, 16);
+    net.checks_are_dropped = true;
+    for i in 1..=5 {
+        net.start(i);
+    }
+    net.run(60_000);
+    net.stop_agent(3);
+    net.run_checking(40_000, nobody_is_dead);
+    assert_eq!(net.not_found_by(1), [2, 3, 4, 5].into());
+    // The port is opened.
+    net.checks_are_dropped = false;
+    net.start(3);
+    net.until("checks find everybody", 700_000, |net| {
+        (1..=5).all(|i| net.not_found_by(i).is_empty())
+    });
+    net.kill(3);
+    net.until("a death is found", 6_000, |net| net.is_dead(3));
+}
+
 #[test]
 fn three_of_five_dead_is_no_verdict_and_no_sign_of_life() {
     let mut net = Net::settled(5, 17);

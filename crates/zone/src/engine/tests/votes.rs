@@ -2,7 +2,7 @@
 
 use super::heard;
 use crate::Millis;
-use crate::engine::{CheckResult, Config, Engine, Identity, Input, Output, Question};
+use crate::engine::{CheckResult, Config, Engine, Identity, Input, Met, Output, Question};
 use crate::fixture::Fixture;
 use crate::roster::MemberId;
 use crate::verdict::{Health, Link};
@@ -41,18 +41,25 @@ impl Voter {
 
     /// The agent of node 1 of so many, which has met all others.
     fn among(count: u8) -> Self {
-        let mut voter = Self::started_in(Fixture::new(count), BTreeSet::new());
         let others: Vec<usize> = (2..=usize::from(count)).collect();
+        let found = others.iter().map(|other| Fixture::id(*other)).collect();
+        let seen_alive = BTreeSet::new();
+        let mut voter = Self::started_in(Fixture::new(count), Met { seen_alive, found });
         voter.run(2_000, &others);
         voter
     }
 
-    /// A life that has just begun; former lives have seen these members alive.
-    fn started_with(seen_alive: BTreeSet<MemberId>) -> Self {
-        Self::started_in(Fixture::new(3), seen_alive)
+    /// A life that has just begun, after others that have met the suspect.
+    fn started_with(seen_alive: bool, found: bool) -> Self {
+        let suspect = |met: bool| met.then(|| Fixture::id(SUSPECT)).into_iter().collect();
+        let met = Met {
+            seen_alive: suspect(seen_alive),
+            found: suspect(found),
+        };
+        Self::started_in(Fixture::new(3), met)
     }
 
-    fn started_in(zone: Fixture, seen_alive: BTreeSet<MemberId>) -> Self {
+    fn started_in(zone: Fixture, met: Met) -> Self {
         let identity = Identity {
             uid: Fixture::uid(1),
             key: zone.signer(1),
@@ -60,7 +67,7 @@ impl Voter {
             sequence_base: 0,
             seed: [5; 32],
             uptime_ms: 3_600_000,
-            seen_alive,
+            met,
         };
         let engine = Engine::new(
             Config::default(),
@@ -226,13 +233,15 @@ fn after_silence(voter: &mut Voter, round: u8) -> Said {
 }
 
 #[rstest]
-#[case::never_met(BTreeSet::new(), Answer::Abstain)]
-#[case::met_before_a_restart([Fixture::id(SUSPECT)].into(), Answer::No)]
+#[case::never_met(false, false, Answer::Abstain)]
+#[case::never_found_by_a_check(true, false, Answer::Abstain)]
+#[case::met_before_a_restart(true, true, Answer::No)]
 fn a_voter_without_a_contact_vouches_for_its_own_life_alone(
-    #[case] seen_alive: BTreeSet<MemberId>,
+    #[case] seen_alive: bool,
+    #[case] found: bool,
     #[case] expected: Answer,
 ) {
-    let mut voter = Voter::started_with(seen_alive);
+    let mut voter = Voter::started_with(seen_alive, found);
     voter.run(10_000, &[ASKER]);
     let asked = voter.now;
     let ballot = after_silence(&mut voter, 1);
@@ -529,7 +538,7 @@ fn a_kubelet_alone_speaks_for_a_silent_agent_in_time() {
 
 #[test]
 fn one_asker_cannot_use_up_the_places_of_the_others() {
-    let mut voter = Voter::started_in(Fixture::stand_in(64), BTreeSet::new());
+    let mut voter = Voter::started_in(Fixture::stand_in(64), Met::default());
     voter.run(4_000, &[ASKER]);
     let others = [SUSPECT; MAX_SUSPECTS];
     assert_eq!(
@@ -618,7 +627,7 @@ fn who_repeats_a_request_as_its_own_changes_no_vote_for_the_one_who_made_it(
 /// It asks much that costs no look. What it makes the voter keep takes no room from the answers to others.
 #[test]
 fn who_asks_much_takes_no_answer_from_others_that_is_asked_for_again() {
-    let mut voter = Voter::started_in(Fixture::stand_in(64), BTreeSet::new());
+    let mut voter = Voter::started_in(Fixture::stand_in(64), Met::default());
     voter.run(4_000, &[ASKER, 4]);
     for round in 0..=u8::MAX {
         let request = Voter::request(round, vec![Fixture::id(1)], 0);
