@@ -1,9 +1,9 @@
 //! The first check of each member, which shows that this agent's checks reach it at all (hazard 46).
 //!
 //! Heartbeats and checks take different ports. Where a firewall between nodes lets only heartbeats pass, a
-//! check fails whether the machine lives or not, and an agent that restarts would look like a dead machine. So
-//! this agent votes that a member is dead only if one of its checks has found the member since the machine
-//! booted. To know that before it matters, each member is checked once it was met.
+//! check fails whether the machine lives or not, and an agent that restarts would look like a dead machine.
+//! So this agent votes that a member is dead only if one of its checks has found the member since the machine
+//! booted. To know that before it matters, each member is checked as soon as it was met.
 
 use super::contacts::Contacts;
 use super::context::{Context, NEVER};
