@@ -569,12 +569,18 @@ fn an_isolated_node_does_not_flap_while_its_peers_confirm_its_death_again_and_ag
     assert!(changes <= 2, "{changes} changes of state");
 }
 
-#[test]
-fn an_isolated_node_dies_only_after_the_stock_grace_period_and_at_stock_pace() {
+/// A node that its peers voted dead and whose Lease is renewed, at second 120.
+fn isolated() -> Case1 {
     let mut case = Case1::watched();
     case.convict(3);
     case.go(120);
     assert_eq!(case.state(), NodeState::Isolated);
+    case
+}
+
+#[test]
+fn an_isolated_node_dies_only_after_the_stock_grace_period_and_at_stock_pace() {
+    let mut case = isolated();
     case.renews = false;
     for second in (121..169).step_by(4) {
         case.go(second);
@@ -596,10 +602,7 @@ fn an_isolated_node_dies_only_after_the_stock_grace_period_and_at_stock_pace() {
 /// Its neighbours were removed meanwhile, and nobody is left who could vouch for it.
 #[test]
 fn a_node_that_is_left_alone_in_its_cell_is_isolated_no_more() {
-    let mut case = Case1::watched();
-    case.convict(3);
-    case.go(120);
-    assert_eq!(case.state(), NodeState::Isolated);
+    let mut case = isolated();
     case.evidence.verdict = Verdict::None(NoVerdict::NotListed);
     assert_eq!(case.go(130).state(), NodeState::Isolated);
     case.evidence.zone.is_alone = true;
@@ -831,57 +834,6 @@ fn marks_are_given_back_once_a_majority_has_vouched_for_10_s() {
     assert!(case.look().gives_back(at(140)));
     case.vouch(Health::Failing);
     assert!(!case.look().gives_back(at(140)), "its kubelet is not well");
-}
-
-/// A leader that sees nothing keeps the Lease, and its record is old.
-#[rstest]
-#[case::a_death(NodeState::Dead(Dead::Announced), NodeState::Disconnected, true)]
-#[case::a_confirmed_death(NodeState::Dead(Dead::Confirmed), NodeState::Isolated, true)]
-#[case::evidence_of_life(NodeState::Disconnected, NodeState::Dead(Dead::Confirmed), true)]
-#[case::how_far_a_death_goes(NodeState::Dead(Dead::Announced), NodeState::Dead(Dead::Confirmed), false)]
-#[case::where_no_majority_speaks(NodeState::Unknown, NodeState::Disconnected, false)]
-#[case::what_a_latch_knows(NodeState::Healthy, NodeState::Isolated, false)]
-fn a_record_that_contradicts_a_majority_is_followed_for_a_minute(
-    #[case] own: NodeState,
-    #[case] leaders: NodeState,
-    #[case] is_overruled: bool,
-) {
-    let decision = |view| Decision {
-        memory: Memory {
-            state: own,
-            since: at(100),
-            ..Memory::default()
-        },
-        reason: Reason::EvidenceRanOut,
-        view,
-        held: false,
-    };
-    let word = recorded(leaders, Latch::Open);
-    let says = |view, now| follow(&decision(view), Some(&word), at(now)).state();
-    assert_eq!(says(View::Full, 159), leaders);
-    assert_eq!(says(View::Full, 160), if is_overruled { own } else { leaders });
-    assert_eq!(says(View::Held, 160), leaders, "who sees less follows");
-}
-
-/// Somebody labelled the Lease: its resourceVersion grew, and the kubelet wrote nothing.
-#[test]
-fn a_round_that_names_a_lease_that_was_only_labelled_names_the_last_renewal() {
-    let life = Life {
-        renewal: Some(Renewal(11)),
-        touched: Some(Renewal(15)),
-        ..Life::default()
-    };
-    let order = |named| life.order(Renewal(named));
-    assert_eq!(
-        [10, 11, 13, 15, 16].map(order),
-        [
-            Ordering::Less,
-            Ordering::Equal,
-            Ordering::Equal,
-            Ordering::Equal,
-            Ordering::Greater
-        ]
-    );
 }
 
 fn recorded(state: NodeState, latch: Latch) -> Recorded {

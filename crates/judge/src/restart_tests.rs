@@ -210,3 +210,45 @@ fn a_follower_lets_the_leader_speak_first() {
     );
     assert_eq!(case.go(129 + 15 + SKEW_MS / 1000).state(), NodeState::Unknown);
 }
+
+/// A leader that sees nothing keeps the Lease, and its record is old.
+#[rstest]
+#[case::a_death(NodeState::Dead(Dead::Announced), NodeState::Disconnected, true)]
+#[case::a_confirmed_death(NodeState::Dead(Dead::Confirmed), NodeState::Isolated, true)]
+#[case::evidence_of_life(NodeState::Disconnected, NodeState::Dead(Dead::Confirmed), true)]
+#[case::how_far_a_death_goes(NodeState::Dead(Dead::Announced), NodeState::Dead(Dead::Confirmed), false)]
+#[case::where_no_majority_speaks(NodeState::Unknown, NodeState::Disconnected, false)]
+#[case::what_a_latch_knows(NodeState::Healthy, NodeState::Isolated, false)]
+fn a_record_that_contradicts_a_majority_is_followed_for_a_minute(
+    #[case] own: NodeState,
+    #[case] leaders: NodeState,
+    #[case] is_overruled: bool,
+) {
+    let decision = |view| Decision {
+        memory: Memory {
+            state: own,
+            since: at(100),
+            ..Memory::default()
+        },
+        reason: Reason::EvidenceRanOut,
+        view,
+        held: false,
+    };
+    let word = recorded(leaders, Latch::Open);
+    let says = |view, now| follow(&decision(view), Some(&word), at(now)).state();
+    assert_eq!(says(View::Full, 159), leaders);
+    assert_eq!(says(View::Full, 160), if is_overruled { own } else { leaders });
+    assert_eq!(says(View::Held, 160), leaders, "who sees less follows");
+}
+
+/// Somebody labelled the Lease: its resourceVersion grew, and the kubelet wrote nothing.
+#[test]
+fn a_round_that_names_a_lease_that_was_only_labelled_names_the_last_renewal() {
+    let life = Life {
+        renewal: Some(Renewal(11)),
+        touched: Some(Renewal(15)),
+        ..Life::default()
+    };
+    let order = |named| life.order(Renewal(named)) as i8;
+    assert_eq!([10, 11, 13, 15, 16].map(order), [-1, 0, 0, 0, 1]);
+}

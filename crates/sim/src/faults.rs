@@ -230,17 +230,15 @@ impl Sim {
         }
         let backup = self.backups.remove(&step).unwrap_or_default();
         self.store.restore(self.now, &RESTORED, &backup);
-        let agents = self.store.list(Kind::Agent);
-        let agents: Vec<_> = agents.map(|(key, _)| key.clone()).collect();
-        for key in agents {
-            let _ = self
-                .store
-                .change(self.now, Writer::Agent, Kind::Agent, &key, None, |object| {
-                    if let Object::Agent(agent) = object {
-                        agent.spec.roster = None;
-                    }
-                });
-        }
+        self.rewrite(
+            Kind::Agent,
+            |_| true,
+            |object| {
+                if let Object::Agent(agent) = object {
+                    agent.spec.roster = None;
+                }
+            },
+        );
         for replica in 0..self.replicas.len() {
             self.replica_power(replica, false);
             self.replica_power(replica, true);
@@ -250,22 +248,27 @@ impl Sim {
     /// Somebody who may write it leaves everybody out of a report.
     fn empty_report(&mut self, zone: usize) {
         let of_zone = |object: &Object| matches!(object, Object::Report(report) if report.spec.zone == build::zone_name(zone));
-        let reports = self.store.list(Kind::Report);
-        let keys: Vec<_> = reports
-            .filter(|(_, object)| of_zone(object))
+        self.rewrite(Kind::Report, of_zone, |object| {
+            if let Object::Report(object) = object {
+                let report = &mut object.spec.report;
+                report.nodes.clear();
+                report.rounds.clear();
+                report.sequence = report.sequence.wrapping_add(1);
+            }
+        });
+    }
+
+    /// Changes what is meant of the objects that agents write.
+    fn rewrite(&mut self, kind: Kind, is_meant: impl Fn(&Object) -> bool, change: impl Fn(&mut Object)) {
+        let all = self.store.list(kind);
+        let keys: Vec<_> = all
+            .filter(|(_, object)| is_meant(object))
             .map(|(key, _)| key.clone())
             .collect();
         for key in keys {
             let _ = self
                 .store
-                .change(self.now, Writer::Agent, Kind::Report, &key, None, |object| {
-                    if let Object::Report(object) = object {
-                        let report = &mut object.spec.report;
-                        report.nodes.clear();
-                        report.rounds.clear();
-                        report.sequence = report.sequence.wrapping_add(1);
-                    }
-                });
+                .change(self.now, Writer::Agent, kind, &key, None, &change);
         }
     }
 

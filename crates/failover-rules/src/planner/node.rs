@@ -30,10 +30,6 @@ const DARK_READS_MS: u64 = 10_000;
 /// once, in any order: its first lists come within seconds of each other.
 const READY_BEFORE_MS: u64 = 60_000;
 
-/// A kubelet that writes a pod's status renews its Lease within this time: every 10 s, and some for the
-/// watch.
-const WRITES_WITHIN_MS: u64 = 15_000;
-
 /// What a step for one node needs to see.
 pub(super) struct Scene<'a> {
     pub(super) cluster: &'a Cluster,
@@ -41,6 +37,8 @@ pub(super) struct Scene<'a> {
     pub(super) judged: &'a Judged,
     pub(super) zone_size: usize,
     pub(super) default_toleration_seconds: i64,
+    /// A kubelet that writes renews its Lease within this time.
+    pub(super) renews_within: u64,
     pub(super) last: &'a Last,
     pub(super) now: Millis,
 }
@@ -108,6 +106,7 @@ impl Planner {
             judged,
             zone_size,
             default_toleration_seconds: self.config.default_toleration_seconds,
+            renews_within: self.config.timing.confirm_after,
             last,
             now,
         };
@@ -391,7 +390,7 @@ fn is_kubelets_word(scene: &Scene<'_>, pod: &PodFacts) -> bool {
     }
     if matches!(scene.state(), NodeState::Dead(_)) {
         let verdict = scene.judged.decision.memory.since;
-        let lately = |ready: Millis| ready > verdict && scene.now.since(ready) < WRITES_WITHIN_MS;
+        let lately = |ready: Millis| ready > verdict && scene.now.since(ready) < scene.renews_within;
         return pod.became_ready.is_some_and(lately);
     }
     let mark = node.life.stock_mark;

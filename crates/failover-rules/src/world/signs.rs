@@ -84,7 +84,11 @@ impl Signs {
             Some(before) if before != renew_time => self.renewed(now),
             // Whoever wrote that, it was not the kubelet.
             Some(_) if renewal >= self.life.renewal => {
-                return std::mem::replace(&mut self.life.touched, renewal) != renewal;
+                let is_news = renewal > self.life.renewal.max(self.life.touched);
+                if is_news {
+                    self.life.touched = renewal;
+                }
+                return is_news;
             }
             Some(_) => {}
         }

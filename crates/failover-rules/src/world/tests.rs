@@ -512,6 +512,13 @@ fn a_label_on_the_lease_of_a_dead_node_is_no_sign_of_life() {
         })))
     };
     shore.world.take(second(10), touch(1, 77));
+    let late = shore.world.take(second(10), touch(1, 76));
+    assert!(!late, "an earlier label is no news");
+    let life = shore.world.cluster().nodes["node-3"].life;
+    assert_eq!(
+        (life.renewal, life.touched),
+        (Some(Renewal(1)), Some(Renewal(77)))
+    );
     go(&mut shore, 12);
     assert_eq!(shore.judged().decision.state(), NodeState::Dead(Dead::Announced));
     shore.world.take(second(12), touch(12, 78));

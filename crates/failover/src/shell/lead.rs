@@ -169,7 +169,9 @@ impl Controller {
                 () = shutdown.cancelled() => return false,
                 Some(changes) = seen.next() => self.take(changes),
                 Some(ended) = self.tasks.join_next() => self.ended(ended),
-                _ = tick.tick() => drop(self.look()),
+                _ = tick.tick() => {
+                    self.look();
+                }
             }
         }
         true
