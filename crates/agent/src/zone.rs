@@ -367,6 +367,16 @@ impl ZoneLoop {
         if **roster != *self.roster {
             tracing::info!(?roster, settled = !roster.is_settling(), from, "roster");
             self.learn(Learned::Roster(Arc::clone(roster)));
+            // With a roster those are forgotten who are not in it. Here are the ones that were met in a cell
+            // before: the engine knows them, and does not say so again.
+            for member in roster.members() {
+                if self.met.seen_alive.contains(&member.id) {
+                    self.learn(Learned::SeenAlive(member.uid.clone()));
+                }
+                if self.met.found.contains(&member.id) {
+                    self.learn(Learned::Found(member.uid.clone()));
+                }
+            }
             self.roster = Arc::clone(roster);
         }
     }

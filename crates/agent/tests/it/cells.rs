@@ -153,7 +153,7 @@ async fn an_agent_writes_for_a_cell_of_which_nobody_has_a_link() {
     )
     .await;
 
-    zone.machines[3].power_off();
+    zone.power_off(3, 1..4).await;
     until_within("its death is told", MINUTE, async || {
         matches!(verdict(&zone, 3).await, Some(Verdict::Dead(_)))
     })

@@ -68,7 +68,7 @@ async fn the_key_of_a_reporter_and_of_another_member_change_and_nobody_is_doubte
     }
     // The third one is found dead by the votes of both.
     let victim = (reporter + 2) % 3;
-    zone.machines[victim].power_off();
+    zone.power_off(victim, 0..3).await;
     let is_dead = |verdict: &Verdict| matches!(verdict, Verdict::Dead(_));
     zone.becomes(victim, "the victim is dead", 20, is_dead).await;
 }
@@ -178,7 +178,7 @@ async fn an_agent_that_lost_its_key_is_doubted_by_nobody_and_votes_again(
     loses_its_key(&mut zone, machine);
     is_admitted_anew(&zone, machine).await;
     let victim = (machine + 1) % 3;
-    zone.machines[victim].power_off();
+    zone.power_off(victim, 0..3).await;
     let is_dead = |verdict: &Verdict| matches!(verdict, Verdict::Dead(_));
     zone.becomes(victim, "the victim is dead by its vote", 20, is_dead)
         .await;
@@ -284,7 +284,7 @@ async fn an_agent_that_has_another_address_is_doubted_by_nobody(
     )
     .await;
     let victim = (machine + 1) % 3;
-    zone.machines[victim].power_off();
+    zone.power_off(victim, 0..3).await;
     let is_dead = |verdict: &Verdict| matches!(verdict, Verdict::Dead(_));
     zone.becomes(victim, "the victim is dead by its vote", 20, is_dead)
         .await;

@@ -21,7 +21,7 @@ async fn a_machine_without_power_is_dead_with_evidence_that_a_reader_checks() {
     }
     // The reporter is the victim: its death must cost nothing.
     let victim = zone.leader().await;
-    zone.machines[victim].power_off();
+    zone.power_off(victim, 0..3).await;
     zone.becomes(victim, "the victim is dead", 20, is_dead).await;
     let name = zone.machines[victim].name.clone();
     let report = zone.report_on(victim).await.unwrap();

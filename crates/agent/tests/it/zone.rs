@@ -6,7 +6,7 @@ use evenkeel_api::crd::{
 };
 use evenkeel_api::names;
 use evenkeel_api::zone::{IssuedChallenge, Report, RosterMember, RosterSpec};
-use evenkeel_testkit::{Cluster, ServedApi, eventually, until_within};
+use evenkeel_testkit::{Cluster, ServedApi, eventually, until, until_within};
 use evenkeel_zone::Millis;
 use evenkeel_zone::keys::SigningKey;
 use evenkeel_zone::roster::{Roster, publish};
@@ -17,6 +17,7 @@ use k8s_openapi::api::core::v1::Node;
 use kube::ResourceExt as _;
 use serde_json::json;
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
@@ -150,6 +151,22 @@ impl Zone {
         let reports: Vec<ZoneReport> = self.cluster.list().await;
         let of = |report: ZoneReport| (report.spec.reporter, report.spec.report);
         reports.into_iter().map(of).collect()
+    }
+
+    /// Takes a machine's power once all others of its cell may vote on it: none calls a node dead that its
+    /// checks have not found before.
+    pub(crate) async fn power_off(&mut self, victim: usize, cell: Range<usize>) {
+        let uid = self.uid(victim).await;
+        let has_found = |other: usize| {
+            self.machines[other]
+                .memory()
+                .is_some_and(|memory| memory.found.contains(&uid))
+        };
+        until("the others of its cell have found it", async || {
+            cell.clone().all(|other| other == victim || has_found(other))
+        })
+        .await;
+        self.machines[victim].power_off();
     }
 
     /// The newest report of a reporter that lists a machine.

@@ -3,17 +3,13 @@
 use super::stage::{Setting, Stage, Told, client_go, ms, ours};
 use evenkeel_election::gate::is_gate_closed;
 use evenkeel_election::lock::{Fault, Op};
-use evenkeel_election::{Config, Loss, OnLoss, State, StopReason};
+use evenkeel_election::{Config, Loss, OnLoss, StopReason};
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::{Api, Client};
 use rstest::rstest;
 use std::time::Duration;
 
 const FOREVER: u64 = 100_000_000;
-
-fn is_leading(state: &State) -> bool {
-    matches!(state, State::Leading { .. })
-}
 
 /// S1 "acquire opens gate", with the calls and their times.
 #[rstest]
@@ -106,39 +102,6 @@ fn hanging_write(stage: &Stage) -> impl Future<Output = kube::Result<Lease>> + '
     }
 }
 
-/// S4: three cycles, seven turns of the gauge, and nothing released at a loss.
-#[rstest]
-#[tokio::test(start_paused = true)]
-async fn s4_three_cycles(
-    #[values(client_go("a"), ours("a"))] config: Config,
-    #[values(false, true)] release_on_cancel: bool,
-) {
-    let stage = Stage::new(Config {
-        release_on_cancel,
-        ..config
-    });
-    for turn in 0..3 {
-        let rule = evenkeel_election::lock::Rule::new(Fault::Hang);
-        let (from, until) = (ms(5_000 + turn * 60_000), ms(25_000 + turn * 60_000));
-        stage.lock.inject(rule.from(from).until(until));
-    }
-    let (mut gauge, mut turns) = (0, 0);
-    for second in 0..180 {
-        stage.until(second * 1_000 + 500).await;
-        turns += u32::from(stage.gauge() != gauge);
-        gauge = stage.gauge();
-    }
-    assert_eq!(turns, 7);
-    assert_eq!((stage.starts().len(), stage.stops().len()), (1, 3));
-    let blank = |write: &evenkeel_election::lock::Write| {
-        write
-            .observation
-            .as_ref()
-            .is_none_or(|seen| seen.record.holder.is_empty())
-    };
-    assert!(!stage.lock.history().iter().any(blank));
-}
-
 /// S5, S5b: the end is exact, and a slow `on_stopped_leading` does not move it.
 #[rstest]
 #[case::client_gos(client_go("a"), false, 46_000)]
@@ -176,25 +139,6 @@ async fn s9_without_recovery(#[case] config: Config, #[case] ends: u64) {
     assert!(!stage.gate.is_open());
     assert_eq!((stage.starts(), stage.stops()), (vec![0], vec![ends]));
     assert_eq!(stage.times(|told| *told == Told::Cancelled), [ends]);
-}
-
-/// S11: the renewals happen, their answers do not come.
-#[rstest]
-#[case::client_gos(client_go("a"), 16_000)]
-#[case::ours(ours("a"), 14_000)]
-#[tokio::test(start_paused = true)]
-async fn s11_lost_answers(#[case] config: Config, #[case] lost: u64) {
-    let stage = Stage::new(config).away(15_500, Fault::HangAfterCommit);
-    stage.until(17_000).await;
-    assert_eq!(stage.stops(), [lost]);
-    let mut requests = stage.requests();
-    requests.retain(|(at, _)| *at >= 15_500);
-    assert_eq!(
-        requests,
-        [(16_000, Op::Update), (16_000, Op::Get), (16_000, Op::Update)]
-    );
-    assert!(stage.gate.is_open());
-    assert_eq!(stage.times(|told| matches!(told, Told::NewLeader(_))), [0]);
 }
 
 /// S12: everything happens a second after the client gave up.
@@ -257,27 +201,6 @@ async fn s13_success_after_the_end(
     ];
     assert_eq!(stage.events(), events);
     assert_eq!(stage.stops(), [lost]);
-}
-
-/// S17: no deadline, ten minutes.
-#[rstest]
-#[tokio::test(start_paused = true)]
-async fn s17_after_ten_minutes(#[values(client_go("a"), ours("a"))] config: Config) {
-    let stage = Stage::new(config).away(605_000, Fault::Hang);
-    stage.until(604_999).await;
-    assert!(!stage.gate.is_open());
-    stage.until(610_000).await;
-    assert!(stage.gate.is_open());
-    assert_eq!(stage.starts(), [0]);
-    assert_eq!(
-        stage
-            .states
-            .all()
-            .iter()
-            .filter(|(_, state)| is_leading(state))
-            .count(),
-        1
-    );
 }
 
 /// S20: a gate that was made before the elector follows it, and belongs to it alone.
