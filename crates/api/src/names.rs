@@ -147,6 +147,8 @@ pub mod taints {
         (ISOLATED, "NoSchedule"),
         (DEAD, "NoSchedule"),
     ];
+    /// Keys of taints that are Evenkeel's whoever put them there, because nobody else uses them.
+    pub const OWN: [&str; 2] = [DEAD, ISOLATED];
 }
 
 /// Condition types and reasons that we write.

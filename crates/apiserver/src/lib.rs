@@ -159,7 +159,6 @@ mod store;
 mod test_server;
 mod traffic;
 mod verbs;
-mod websocket;
 
 pub use access::tokens::KeyError;
 pub use options::{Options, PodRoutes, StaticToken};

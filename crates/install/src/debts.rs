@@ -9,8 +9,6 @@ const ANNOTATIONS: [&str; 3] = [
     annotations::FENCING_TOKEN,
     annotations::SUPEREDGE_NODE_HEALTH,
 ];
-/// Keys of taints that are Evenkeel's.
-const TAINTS: [&str; 2] = [taints::DEAD, taints::ISOLATED];
 
 /// The merge patch that takes off a Node what Evenkeel has put there; `None`: there is nothing. It holds only
 /// for the version of the Node that was read. Where Evenkeel was not installed, SuperEdge's annotation is
@@ -30,7 +28,7 @@ pub(crate) fn settlement(node: &Value, was_installed: bool) -> Option<Value> {
     let is_ours = |taint: &&Value| {
         let text = |field: &str| taint[field].as_str().unwrap_or_default();
         let (key, effect) = (text("key"), text("effect"));
-        TAINTS.contains(&key)
+        taints::OWN.contains(&key)
             || taints::ADDED.contains(&(key, effect)) && added.contains(&&*format!("{key}:{effect}"))
     };
     let all: Vec<&Value> = node["spec"]["taints"].as_array().into_iter().flatten().collect();

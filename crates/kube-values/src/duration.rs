@@ -97,6 +97,33 @@ impl fmt::Display for Go {
     }
 }
 
+/// So many seconds as kubectl shows ages, with fewer units the longer they are: `119s`, `2m10s`, `3h1m`,
+/// `2d`. Source: Kubernetes 1.36, `duration.HumanDuration`.
+pub fn human(seconds: i64) -> String {
+    let pair = |big: i64, big_unit: &str, small: i64, small_unit: &str| {
+        if small == 0 {
+            format!("{big}{big_unit}")
+        } else {
+            format!("{big}{big_unit}{small}{small_unit}")
+        }
+    };
+    let (minutes, hours) = (seconds / 60, seconds / 3600);
+    let days = hours / 24;
+    match seconds {
+        ..=-2 => "<invalid>".to_owned(),
+        -1 => "0s".to_owned(),
+        0..120 => format!("{seconds}s"),
+        _ if minutes < 10 => pair(minutes, "m", seconds % 60, "s"),
+        _ if minutes < 180 => format!("{minutes}m"),
+        _ if hours < 8 => pair(hours, "h", minutes % 60, "m"),
+        _ if hours < 48 => format!("{hours}h"),
+        _ if hours < 24 * 8 => pair(days, "d", hours % 24, "h"),
+        _ if days < 365 * 2 => format!("{days}d"),
+        _ if days < 365 * 8 => pair(days / 365, "y", days % 365, "d"),
+        _ => format!("{}y", days / 365),
+    }
+}
+
 /// `whole`, and what follows its point without zeros at the end; `fraction` has `digits` digits.
 fn decimal(whole: u64, fraction: u32, digits: usize) -> String {
     let text = format!("{whole}.{fraction:0digits$}");
@@ -166,6 +193,35 @@ mod tests {
             (18_367_001_000_000, "5h6m7.001s"),
         ] {
             assert_eq!(Go(Duration::from_nanos(nanos)).to_string(), text, "{nanos} ns");
+        }
+    }
+
+    #[test]
+    fn durations_for_people() {
+        const DAY: i64 = 86_400;
+        for (seconds, text) in [
+            (-5, "<invalid>"),
+            (-1, "0s"),
+            (0, "0s"),
+            (119, "119s"),
+            (120, "2m"),
+            (130, "2m10s"),
+            (599, "9m59s"),
+            (600, "10m"),
+            (10_799, "179m"),
+            (10_800, "3h"),
+            (10_860, "3h1m"),
+            (28_800, "8h"),
+            (2 * DAY - 1, "47h"),
+            (2 * DAY, "2d"),
+            (2 * DAY + 3600, "2d1h"),
+            (8 * DAY, "8d"),
+            (729 * DAY, "729d"),
+            (730 * DAY, "2y"),
+            (731 * DAY, "2y1d"),
+            (3000 * DAY, "8y"),
+        ] {
+            assert_eq!(human(seconds), text, "{seconds}");
         }
     }
 }

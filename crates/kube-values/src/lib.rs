@@ -1,12 +1,13 @@
-//! Values as Kubernetes writes them, for anybody who has the text and no Kubernetes client. It needs no other
-//! crate.
+//! Values as Kubernetes writes them, for anybody who has the text and no Kubernetes client. Without features
+//! it needs no other crate.
 //!
 //! | module | what it holds |
 //! |---|---|
 //! | [`quantity`] | `resource.Quantity`: `100m`, `1.5Gi` |
-//! | [`duration`] | durations as Go reads and writes them: `1m30s` |
+//! | [`duration`] | durations as Go reads and writes them, `1m30s`, and ages as kubectl does |
 //! | [`names`] | the syntax of names and labels |
 //! | [`qos`] | the quality of service of a pod |
+//! | `terminal` | with the feature `terminal`: strangers' text made harmless, and tables |
 //!
 //! ```
 //! use evenkeel_kube_values::{Go, Quantity, duration};
@@ -19,6 +20,8 @@ pub mod duration;
 pub mod names;
 pub mod qos;
 pub mod quantity;
+#[cfg(feature = "terminal")]
+pub mod terminal;
 
 pub use duration::Go;
 pub use quantity::Quantity;

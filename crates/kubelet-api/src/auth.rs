@@ -6,7 +6,6 @@
 
 mod attributes;
 mod cache;
-mod subprotocol;
 mod user;
 
 pub use attributes::{subresources, verb};
@@ -19,7 +18,7 @@ use axum::middleware::Next;
 use axum::response::Response;
 use cache::{Cache, Key};
 use evenkeel_net::log::causes;
-use evenkeel_net::serve::PeerIdentity;
+use evenkeel_net::serve::{PeerIdentity, subprotocol};
 use http::{HeaderMap, StatusCode, header};
 use k8s_openapi::api::authentication::v1::{TokenReview, TokenReviewSpec};
 use k8s_openapi::api::authorization::v1::{ResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec};
@@ -226,19 +225,21 @@ impl Auth {
         let bearer = header
             .and_then(|header| header.to_str().ok())
             .and_then(user::bearer);
-        let in_protocol = subprotocol::token(headers);
-        if self.rules.anonymous && header.is_none() && in_protocol.is_none() {
-            return Ok(Arc::new(User::anonymous()));
+        let token = match bearer {
+            Some(token) => Some(token.to_owned()),
+            None => subprotocol::token(headers).map_err(|why| {
+                tracing::debug!(why, "the token of a websocket request cannot be read");
+                Refused::Unknown
+            })?,
+        };
+        match token {
+            Some(token) => match self.user_of(&token).await {
+                Ok(user) => user.ok_or(Refused::Unknown),
+                Err(Silent) => Err(Refused::NotAuthenticated),
+            },
+            None if self.rules.anonymous && header.is_none() => Ok(Arc::new(User::anonymous())),
+            None => Err(Refused::Unknown),
         }
-        let mut refused = Refused::Unknown;
-        for token in [bearer, in_protocol.as_deref()].into_iter().flatten() {
-            match self.user_of(token).await {
-                Ok(Some(user)) => return Ok(user),
-                Ok(None) => {}
-                Err(Silent) => refused = Refused::NotAuthenticated,
-            }
-        }
-        Err(refused)
     }
 
     async fn user_of(&self, token: &str) -> Result<Option<Arc<User>>, Silent> {
@@ -402,7 +403,7 @@ pub(super) async fn guard(State(auth): State<Auth>, mut request: Request, next: 
         Ok(_) => {
             // No handler needs it any more, and none can betray it.
             request.headers_mut().remove(header::AUTHORIZATION);
-            subprotocol::forget(request.headers_mut());
+            subprotocol::remove_tokens(request.headers_mut());
             next.run(request).await
         }
         Err(refused) => {

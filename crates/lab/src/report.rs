@@ -1,6 +1,7 @@
 //! What came of a scenario, as a table and as JSON.
 
-use crate::{control::status::table, play::Played, scenario::assertions::Finding};
+use crate::{play::Played, scenario::assertions::Finding};
+use evenkeel_kube_values::terminal::table;
 use serde::Serialize;
 use std::{io, path::Path};
 

@@ -103,16 +103,23 @@ pub fn write_secret(path: &Path, bytes: &[u8]) -> Result<(), WriteError> {
             "this names no file",
         )));
     };
-    let mut temporary = std::ffi::OsString::from(".");
-    temporary.push(name);
-    temporary.push(format!(
-        ".{}-{}",
-        std::process::id(),
-        SERIAL.fetch_add(1, Ordering::Relaxed)
-    ));
-    let temporary = directory_of(path).join(temporary);
-
-    let written = fill(&temporary, bytes).and_then(|()| fs::rename(&temporary, path));
+    let mut temporary;
+    let filled = loop {
+        let mut hidden = std::ffi::OsString::from(".");
+        hidden.push(name);
+        hidden.push(format!(
+            ".{}-{}",
+            std::process::id(),
+            SERIAL.fetch_add(1, Ordering::Relaxed)
+        ));
+        temporary = directory_of(path).join(hidden);
+        match fill(&temporary, bytes) {
+            // A process of the same number that was killed has left it. In containers all are 1.
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            filled => break filled,
+        }
+    };
+    let written = filled.and_then(|()| fs::rename(&temporary, path));
     if let Err(error) = written {
         if let Err(left) = fs::remove_file(&temporary)
             && left.kind() != io::ErrorKind::NotFound
@@ -166,6 +173,18 @@ mod tests {
         assert_eq!(fs::read(&path).unwrap(), b"new");
         assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
         assert_eq!(entries(directory.path()), 1);
+    }
+
+    #[test]
+    fn what_a_killed_process_of_the_same_number_left_hinders_nobody() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("key.pem");
+        for serial in 0..1_000 {
+            let left = format!(".key.pem.{}-{serial}", std::process::id());
+            fs::write(directory.path().join(left), "half").unwrap();
+        }
+        write_secret(&path, b"whole").unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"whole");
     }
 
     #[test]

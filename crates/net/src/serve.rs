@@ -20,6 +20,7 @@ use tokio_util::sync::CancellationToken;
 
 mod http;
 mod limit;
+pub mod subprotocol;
 
 /// For how long open requests may go on after `shutdown`; what is open then, such as a watch, is cut.
 const DRAIN: Duration = Duration::from_secs(5);

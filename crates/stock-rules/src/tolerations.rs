@@ -1,7 +1,8 @@
 //! Which taints a pod tolerates, and for how long: the rules of Kubernetes' taint eviction controller.
 //!
 //! Source: Kubernetes 1.36, `ToleratesTaint`, `GetMatchingTolerations` and `DefaultTolerationSeconds`. Shared
-//! by the planner, which evicts pods of dead nodes, and by the stand-in for the stock controllers.
+//! by the planner, which evicts pods of dead nodes, by Koupleless' healing, by the lab's scheduler, and by
+//! the stand-in for the stock controllers.
 
 use k8s_openapi::api::core::v1::{Taint, Toleration};
 

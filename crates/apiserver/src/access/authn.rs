@@ -4,8 +4,8 @@ use crate::access::errors::unauthorized;
 use crate::access::tokens::{TokenError, TokenIssuer, Verified};
 use crate::options::StaticToken;
 use crate::request::{Reader, UserInfo};
-use crate::websocket;
 use evenkeel_kube_rules::status::ApiResult;
+use evenkeel_net::serve::subprotocol;
 use http::HeaderMap;
 use jiff::Timestamp;
 use sha2::{Digest, Sha256};
@@ -52,7 +52,7 @@ impl Authenticator {
         }
         let token = match bearer(headers) {
             Some(token) => Some(token),
-            None => websocket::token(headers).map_err(|why| {
+            None => subprotocol::token(headers).map_err(|why| {
                 tracing::debug!(why, "the token of a websocket request cannot be read");
                 unauthorized()
             })?,

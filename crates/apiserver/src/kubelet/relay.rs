@@ -4,10 +4,10 @@
 //! nobody reads closes its connection.
 
 use super::transport::{Endpoint, Kubelets};
-use crate::websocket;
 use axum::body::Body;
 use bytes::Bytes;
 use evenkeel_kube_rules::status::{ApiError, ApiResult};
+use evenkeel_net::serve::subprotocol;
 use futures::{StreamExt, TryStreamExt};
 use http::header::{self, HeaderName};
 use http::request::Parts;
@@ -76,7 +76,7 @@ fn passed_on(headers: &HeaderMap) -> HeaderMap {
     for name in ours {
         passed.remove(name);
     }
-    websocket::remove_tokens(&mut passed);
+    subprotocol::remove_tokens(&mut passed);
     passed
 }
 

@@ -101,7 +101,7 @@ fn added(node: &Node, annotation: Option<&String>) -> Vec<TaintRef> {
         .unwrap_or_default();
     let mut added: Vec<TaintRef> = named.into_iter().filter(TaintRef::is_ours).collect();
     let standing = node.spec.iter().flat_map(|spec| spec.taints.iter().flatten());
-    let own_key = |taint: &&Taint| [taints::DEAD, taints::ISOLATED].contains(&taint.key.as_str());
+    let own_key = |taint: &&Taint| taints::OWN.contains(&taint.key.as_str());
     for taint in standing.filter(own_key) {
         let taint = TaintRef::new(&taint.key, &taint.effect);
         if !added.contains(&taint) {

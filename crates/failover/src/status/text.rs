@@ -4,10 +4,10 @@ use super::report::{
     Controller, IncidentLine, Leader, Mode, NodeLine, Report, Row, Story, Subject, ZoneLine,
 };
 use evenkeel_api::names;
+use evenkeel_kube_values::duration;
+use evenkeel_kube_values::terminal::{clean, table};
 use jiff::Timestamp;
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
-use unicode_width::UnicodeWidthStr as _;
 
 /// Members of a zone that are named in its line; further ones are counted.
 const NAMED: usize = 4;
@@ -347,52 +347,9 @@ fn incidents(text: &mut String, lines: &[IncidentLine], wide: bool, now: Timesta
     line(text, &format!("{open} open, {} ended", lines.len() - open));
 }
 
-/// Columns under each other, two spaces apart.
-fn table(rows: &[Vec<String>]) -> String {
-    let rows: Vec<Vec<String>> = rows
-        .iter()
-        .map(|row| row.iter().map(|cell| tame(cell)).collect())
-        .collect();
-    let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
-    let width = |column: usize| {
-        rows.iter()
-            .filter_map(|row| row.get(column))
-            .map(|cell| cell.width())
-            .max()
-    };
-    let widths: Vec<usize> = (0..columns).map(|column| width(column).unwrap_or(0)).collect();
-    let mut text = String::new();
-    for row in &rows {
-        let mut line = String::new();
-        for (cell, width) in row.iter().zip(&widths) {
-            line.push_str(cell);
-            line.extend(std::iter::repeat_n(' ', width - cell.width() + 2));
-        }
-        text.push_str(line.trim_end());
-        text.push('\n');
-    }
-    text
-}
-
 fn line(text: &mut String, content: &str) {
-    text.push_str(&tame(content));
+    text.push_str(&clean(content));
     text.push('\n');
-}
-
-/// Text that may have come from anybody, on one line: what a terminal would obey is escaped.
-fn tame(text: &str) -> String {
-    let mut tamed = String::with_capacity(text.len());
-    for c in text.chars() {
-        if c.is_control()
-            || matches!(c, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
-        {
-            // Writing to a string cannot fail.
-            let _ = write!(tamed, "{}", c.escape_unicode());
-        } else {
-            tamed.push(c);
-        }
-    }
-    tamed
 }
 
 fn cells(names: &[&str]) -> Vec<String> {
@@ -426,7 +383,6 @@ fn ago(at: Option<Timestamp>, now: Timestamp) -> String {
     at.map_or_else(|| "-".to_owned(), |at| span(at, now))
 }
 
-/// The time between two instants as kubectl writes ages.
 /// How many members a cell has, how many of them have no vote yet, and whether its roster is still to settle.
 fn members_of(zone: &ZoneLine) -> String {
     let mut notes = Vec::new();
@@ -446,41 +402,14 @@ fn members_of(zone: &ZoneLine) -> String {
     }
 }
 
+/// The time between two instants as kubectl writes ages.
 fn span(one: Timestamp, other: Timestamp) -> String {
-    let seconds = (other.as_second() - one.as_second()).unsigned_abs();
-    let (minutes, hours) = (seconds / 60, seconds / 3600);
-    match seconds {
-        0..120 => format!("{seconds}s"),
-        120..600 => format!("{minutes}m{}s", seconds % 60),
-        600..10_800 => format!("{minutes}m"),
-        10_800..172_800 => format!("{hours}h{}m", minutes % 60),
-        _ => format!("{}d", hours / 24),
-    }
+    duration::human((other.as_second() - one.as_second()).abs())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use rstest::rstest;
-
-    #[rstest]
-    #[case(0, "0s")]
-    #[case(119, "119s")]
-    #[case(125, "2m5s")]
-    #[case(3_700, "61m")]
-    #[case(11_000, "3h3m")]
-    #[case(172_800, "2d")]
-    fn ages_read_as_kubectl_writes_them(#[case] seconds: i64, #[case] text: &str) {
-        let then = Timestamp::from_second(1_700_000_000).unwrap();
-        let now = Timestamp::from_second(1_700_000_000 + seconds).unwrap();
-        assert_eq!(span(then, now), text);
-    }
-
-    #[test]
-    fn wide_letters_keep_the_columns_and_what_a_terminal_would_obey_is_escaped() {
-        let rows = [cells(&["港-1", "x"]), cells(&["abcdef", "y\u{1b}[2J"])];
-        assert_eq!(table(&rows), "港-1    x\nabcdef  y\\u{1b}[2J\n");
-    }
 
     #[test]
     fn many_names_are_counted_unless_all_are_asked_for() {

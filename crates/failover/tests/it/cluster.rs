@@ -300,10 +300,22 @@ impl Cluster {
         self.api.intercept(changes, Fault::hide_events())
     }
 
+    /// Requests and watches of this resource by this replica show nothing.
+    pub(crate) fn hold_of(&self, replica: &Replica, resource: &str) -> Interception {
+        let of_it = RequestFilter::any().user_group(&replica.group);
+        self.api.intercept(of_it.resource(resource), Fault::hold())
+    }
+
     /// The controllers' writes of this resource and object do not reach the API server.
     pub(crate) fn stop_writes(&self, resource: &str, name: &str) -> Interception {
         let writes = RequestFilter::any().user(ACCOUNT).resource(resource).name(name);
         self.api.intercept(writes, Fault::hold())
+    }
+
+    /// The same are answered with an error.
+    pub(crate) fn refuse_writes(&self, resource: &str, name: &str) -> Interception {
+        let writes = RequestFilter::any().user(ACCOUNT).resource(resource).name(name);
+        self.api.intercept(writes, Fault::status(500, "InternalError"))
     }
 
     /// A client that may do everything, under this name.

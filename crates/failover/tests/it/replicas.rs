@@ -3,9 +3,10 @@
 use super::cluster::{Cluster, Setup, is_leaving, is_ready, no_execute};
 use super::stock;
 use evenkeel_api::names::events;
-use evenkeel_testkit::until;
+use evenkeel_testkit::{eventually, until};
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::ResourceExt as _;
+use std::time::Duration;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_leader_dies_in_mid_disconnected_and_no_endpoint_is_lost() {
@@ -96,6 +97,25 @@ async fn a_restarted_replica_does_not_take_an_isolated_node_for_dead() {
     let status = cluster.incident("n3").await.unwrap().status.unwrap();
     assert_eq!(status.decision.state, "Isolated", "{:?}", status.timeline);
     assert!(!is_leaving(&cluster.get::<Pod>("web").await));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_leader_that_sees_nothing_for_a_minute_hands_over_to_a_replica_that_does() {
+    let cluster = Cluster::start().await;
+    let blind = cluster.controlled(Setup::elected("a")).await;
+    cluster.eventually_led_by("a").await;
+    let _other = cluster.replica(Setup::elected("b")).await;
+    let _held = cluster.hold_of(&blind, "zonereports");
+    eventually("the other replica leads", Duration::from_secs(120), || async {
+        (cluster.leader().await == "b").then_some(())
+    })
+    .await;
+    cluster.cut("n3").await;
+    cluster
+        .eventually_incident("the new leader decides", "n3", |status| {
+            (status.decision.by == "b").then_some(())
+        })
+        .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

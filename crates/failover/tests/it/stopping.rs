@@ -2,7 +2,9 @@
 
 use super::cluster::{Cluster, Setup, has_taint, is_ready};
 use super::stock;
-use evenkeel_api::names::{annotations, taints};
+use evenkeel_api::names::{self, annotations, taints};
+use evenkeel_testkit::until;
+use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::ResourceExt as _;
 
@@ -83,6 +85,41 @@ async fn a_replica_that_stops_while_another_one_works_leaves_everything_to_it() 
             (status.decision.by == "b" && !status.decision.observed_only).then_some(())
         })
         .await;
+    assert!(is_ready(&stock::mark_pod(&cluster, "web").await));
+    readiness.never_lost();
+}
+
+/// It did not know of the other one when it began to stop: the API server was away, or its watch lagged.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_replica_that_learns_of_another_one_while_it_settles_leaves_the_rest_to_it() {
+    let cluster = Cluster::start().await;
+    let first = cluster.controlled(Setup::elected("a")).await;
+    cluster.eventually_led_by("a").await;
+    kept_from_stock(&cluster).await;
+    let lease = format!("{}b", names::REPLICA_LEASE_PREFIX);
+    let unseen = cluster.withhold("leases", &lease);
+    let _other = cluster.replica(Setup::elected("b")).await;
+    until("the other replica works", async || {
+        cluster.replicas().await == ["a", "b"]
+    })
+    .await;
+    let readiness = cluster.watch_readiness("web").await;
+    let marks = cluster.refuse_writes("pods/status", "web");
+    let stopping = tokio::spawn(first.stop());
+    until("it has begun to settle", async || marks.hits() > 0).await;
+    drop(unseen);
+    let renewed = async || cluster.home().get::<Lease>(&lease).await.spec.unwrap().renew_time;
+    for _ in 0..2 {
+        let before = renewed().await;
+        until("the other replica shows that it works", async || {
+            renewed().await != before
+        })
+        .await;
+    }
+    // By now the one that stops knows, and marks nothing though it could.
+    drop(marks);
+    stopping.await.unwrap();
+    cluster.eventually_led_by("b").await;
     assert!(is_ready(&stock::mark_pod(&cluster, "web").await));
     readiness.never_lost();
 }

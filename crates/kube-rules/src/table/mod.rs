@@ -16,6 +16,7 @@ mod workload;
 
 use crate::gvk::Gvk;
 use column::Printer;
+use evenkeel_kube_values::duration;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
@@ -120,36 +121,10 @@ fn printers(gvk: &Gvk) -> &'static [Printer] {
     }
 }
 
-/// A duration as people read it, as upstream's `duration.HumanDuration`.
-pub(crate) fn human_duration(seconds: i64) -> String {
-    let pair = |big: i64, big_unit: &str, small: i64, small_unit: &str| {
-        if small == 0 {
-            format!("{big}{big_unit}")
-        } else {
-            format!("{big}{big_unit}{small}{small_unit}")
-        }
-    };
-    let (minutes, hours) = (seconds / 60, seconds / 3600);
-    let days = hours / 24;
-    match seconds {
-        ..=-2 => "<invalid>".to_owned(),
-        -1 => "0s".to_owned(),
-        0..120 => format!("{seconds}s"),
-        _ if minutes < 10 => pair(minutes, "m", seconds % 60, "s"),
-        _ if minutes < 180 => format!("{minutes}m"),
-        _ if hours < 8 => pair(hours, "h", minutes % 60, "m"),
-        _ if hours < 48 => format!("{hours}h"),
-        _ if hours < 24 * 8 => pair(days, "d", hours % 24, "h"),
-        _ if days < 365 * 2 => format!("{days}d"),
-        _ if days < 365 * 8 => pair(days / 365, "y", days % 365, "d"),
-        _ => format!("{}y", days / 365),
-    }
-}
-
 /// Time since a timestamp, `<unknown>` without one.
 pub(crate) fn age(time: &Value, now: Timestamp) -> String {
     match time.as_str().and_then(|text| text.parse::<Timestamp>().ok()) {
-        Some(time) => human_duration(now.as_second() - time.as_second()),
+        Some(time) => duration::human(now.as_second() - time.as_second()),
         None => "<unknown>".to_owned(),
     }
 }

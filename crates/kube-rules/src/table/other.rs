@@ -2,7 +2,7 @@
 
 use super::cells::{NONE, items, size, text};
 use super::column::{AGE, CREATED_AT, Cell, NAME, Printer, boolean, integer, string};
-use super::human_duration;
+use evenkeel_kube_values::duration;
 use serde_json::{Value, json};
 
 /// Kinds without columns of their own.
@@ -127,7 +127,7 @@ fn subjects(binding: &Value, kind: &str) -> String {
 
 fn requested_duration(request: &Value) -> String {
     match request["spec"]["expirationSeconds"].as_i64() {
-        Some(seconds) => human_duration(seconds),
+        Some(seconds) => duration::human(seconds),
         None => NONE.to_owned(),
     }
 }

@@ -54,35 +54,6 @@ fn columns_have_headings_types_and_priorities() {
     assert_eq!(other[1].description, "When the object was created.");
 }
 
-#[test]
-fn durations_for_people() {
-    const DAY: i64 = 86_400;
-    for (seconds, text) in [
-        (-5, "<invalid>"),
-        (-1, "0s"),
-        (0, "0s"),
-        (119, "119s"),
-        (120, "2m"),
-        (130, "2m10s"),
-        (599, "9m59s"),
-        (600, "10m"),
-        (10_799, "179m"),
-        (10_800, "3h"),
-        (10_860, "3h1m"),
-        (28_800, "8h"),
-        (2 * DAY - 1, "47h"),
-        (2 * DAY, "2d"),
-        (2 * DAY + 3600, "2d1h"),
-        (8 * DAY, "8d"),
-        (729 * DAY, "729d"),
-        (730 * DAY, "2y"),
-        (731 * DAY, "2y1d"),
-        (3000 * DAY, "8y"),
-    ] {
-        assert_eq!(human_duration(seconds), text, "{seconds}");
-    }
-}
-
 fn pod_status(pod: Value) -> String {
     shown("", "Pod", pod)[2].as_str().unwrap().to_owned()
 }

@@ -1,8 +1,9 @@
 //! Kinds that make pods.
 
+use super::age;
 use super::cells::{NONE, int, is_deleting, items, joined, labels, selector, text};
 use super::column::{AGE, Cell, NAME, Printer, boolean, integer, string};
-use super::{age, human_duration};
+use evenkeel_kube_values::duration;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
@@ -189,7 +190,7 @@ fn job_duration(object: &Value, now: Timestamp) -> String {
     };
     match (time("startTime"), time("completionTime")) {
         (None, _) => String::new(),
-        (Some(start), end) => human_duration(end.unwrap_or(now).as_second() - start.as_second()),
+        (Some(start), end) => duration::human(end.unwrap_or(now).as_second() - start.as_second()),
     }
 }
 

@@ -2,10 +2,11 @@
 
 use super::LabArgs;
 use crate::{
-    control::{Orders as _, status::table},
+    control::Orders as _,
     directory,
     running::{Lab, Presence},
 };
+use evenkeel_kube_values::terminal::table;
 use std::path::Path;
 
 /// What a new lab says. `args` are repeated where other commands need them to find it.

@@ -1,5 +1,6 @@
 //! How a lab is, as data and as a table.
 
+use evenkeel_kube_values::terminal::table;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
@@ -108,28 +109,6 @@ impl fmt::Display for Status {
             .collect();
         f.write_str(&table(&rows))
     }
-}
-
-/// Columns under each other, two spaces apart; every line ends with a line feed.
-pub fn table<const N: usize>(rows: &[[String; N]]) -> String {
-    let width = |column: usize| {
-        rows.iter()
-            .map(|row| row[column].chars().count())
-            .max()
-            .unwrap_or(0)
-    };
-    let widths: Vec<usize> = (0..N).map(width).collect();
-    let mut text = String::new();
-    for row in rows {
-        let cells: Vec<String> = row
-            .iter()
-            .zip(&widths)
-            .map(|(cell, width)| format!("{cell:<width$}"))
-            .collect();
-        text.push_str(cells.join("  ").trim_end());
-        text.push('\n');
-    }
-    text
 }
 
 #[cfg(test)]

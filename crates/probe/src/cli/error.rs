@@ -1,6 +1,6 @@
 //! How a command fails.
 
-use super::text::clean;
+use evenkeel_kube_values::terminal::clean;
 use std::fmt;
 
 /// Why a command did not do what it was asked to.

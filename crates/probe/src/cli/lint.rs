@@ -4,9 +4,10 @@ use super::Validate;
 use super::args::{LintArgs, Output};
 use super::error::CliError;
 use super::out;
-use super::text::{clean, escape_json};
+use super::text::escape_json;
 use super::workload;
 use crate::lint::{Finding, RULES, Severity, lint};
+use evenkeel_kube_values::terminal::clean;
 use tokio_util::sync::CancellationToken;
 
 /// Prints what it finds; 1 if any of it is more than worth knowing.

@@ -5,12 +5,13 @@ use super::endpoint::{self, Address};
 use super::error::CliError;
 use super::out::{self, Reader};
 use super::program;
-use super::text::{clean, json, took};
+use super::text::{json, took};
 use crate::core::{
     Attempt, Compat, Container, Event, Extras, Handler, HttpGet, Key, Kind, Outcome, Port, Probe, Target,
     Verdict,
 };
 use crate::handler::{Handlers, Prober as _};
+use evenkeel_kube_values::terminal::clean;
 use serde::Serialize;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;

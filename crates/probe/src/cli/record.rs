@@ -2,8 +2,9 @@
 
 use super::kubelet::Action;
 use super::once::EventJson;
-use super::text::{clean, span};
 use crate::core::{Kind, Reading};
+use evenkeel_kube_values::Go;
+use evenkeel_kube_values::terminal::clean;
 use serde::Serialize;
 use std::sync::Arc;
 use std::time::Duration;
@@ -169,14 +170,14 @@ impl What {
                 ..
             } => format!(
                 "a kubelet would kill it now, with {} from TERM to KILL ({grace_from}); event {} {}: {}",
-                span(duration(*grace_seconds)),
+                Go(duration(*grace_seconds)),
                 event.kind,
                 event.reason,
                 event.message
             ),
             Self::BackOff { seconds, .. } => format!(
                 "waits {} before it starts again (CrashLoopBackOff)",
-                span(duration(*seconds))
+                Go(duration(*seconds))
             ),
             Self::Restart {
                 container_id,

@@ -1,8 +1,10 @@
 //! The table as text: a view and a size go in, lines come out. Pure.
 
 use super::record::kind_name;
-use super::text::{clean, cut, pad, span, took};
+use super::text::{cut, took};
 use crate::core::{Kind, Reading};
+use evenkeel_kube_values::Go;
+use evenkeel_kube_values::terminal::{clean, pad};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -75,7 +77,7 @@ const HEAD: [&str; 8] = [
 pub(super) fn render(view: &View, width: usize, height: usize) -> Vec<String> {
     let ready = if view.ready { "Ready" } else { "not Ready" };
     let elapsed = Duration::from_secs(view.elapsed.as_secs());
-    let mut lines = vec![format!("pod {}  {ready}  {}", clean(&view.pod), span(elapsed))];
+    let mut lines = vec![format!("pod {}  {ready}  {}", clean(&view.pod), Go(elapsed))];
     let mut rows = vec![HEAD.map(str::to_owned)];
     for block in &view.containers {
         lines.push(summary(block));
@@ -109,7 +111,7 @@ pub(super) fn render(view: &View, width: usize, height: usize) -> Vec<String> {
 fn summary(block: &Block) -> String {
     let state = match (block.running, block.waits) {
         (true, _) => "running".to_owned(),
-        (false, Some(left)) => format!("starts again in {}", span(whole(left))),
+        (false, Some(left)) => format!("starts again in {}", Go(whole(left))),
         (false, None) => "not running".to_owned(),
     };
     let yes = |yes: bool| if yes { "yes" } else { "no" };
@@ -135,7 +137,7 @@ fn cells(name: String, row: &Row) -> [String; HEAD.len()] {
         row.last.map_or_else(dash, |(verdict, _)| verdict.to_owned()),
         row.last.map_or_else(dash, |(_, time)| took(time)),
         match row.next {
-            Next::In(time) => span(whole(time)),
+            Next::In(time) => Go(whole(time)).to_string(),
             Next::Hold => "on hold".to_owned(),
             Next::Gated => "gated".to_owned(),
             Next::Idle => dash(),

@@ -1,38 +1,26 @@
 //! Which pods the taint drives away.
 
 use evenkeel_api::names::koupleless::healing::TAINT;
-use k8s_openapi::api::core::v1::{Pod, Toleration};
+use evenkeel_stock_rules::tolerations::{Stay, stay};
+use k8s_openapi::api::core::v1::{Pod, Taint};
 
-/// Whether a pod has to leave a node with the taint: it runs, and does not tolerate the taint for ever.
-///
-/// The rules are those of Kubernetes' taint eviction: effect equal or left out, key equal or left out with
-/// `Exists`, value equal unless `Exists`; the first toleration that matches counts, and one with a time
-/// drives the pod away later. Pods that have ended hold no module.
+/// Whether a pod has to leave a node with the taint: it runs, and does not tolerate the taint for ever. A
+/// toleration with a time drives the pod away later. Pods that have ended hold no module.
 pub(crate) fn must_leave(pod: &Pod) -> bool {
     let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
     if matches!(phase, Some("Succeeded" | "Failed")) {
         return false;
     }
-    let spec = pod.spec.iter();
-    let mut tolerations = spec.flat_map(|spec| spec.tolerations.iter().flatten());
-    match tolerations.find(|toleration| tolerates(toleration)) {
-        None => true,
-        Some(toleration) => toleration.toleration_seconds.is_some(),
-    }
-}
-
-fn tolerates(toleration: &Toleration) -> bool {
-    let text = |text: &Option<String>| text.clone().unwrap_or_default();
-    let (key, effect) = (text(&toleration.key), text(&toleration.effect));
-    if !effect.is_empty() && effect != TAINT.2 {
-        return false;
-    }
-    let exists = text(&toleration.operator) == "Exists";
-    if key.is_empty() {
-        return exists;
-    }
-    let is_equal = matches!(text(&toleration.operator).as_str(), "" | "Equal");
-    key == TAINT.0 && (exists || (is_equal && text(&toleration.value) == TAINT.1))
+    let (key, value, effect) = TAINT;
+    let taint = Taint {
+        key: key.to_owned(),
+        value: Some(value.to_owned()),
+        effect: effect.to_owned(),
+        time_added: None,
+    };
+    let spec = pod.spec.as_ref();
+    let tolerations = spec.and_then(|spec| spec.tolerations.as_deref());
+    stay(tolerations.unwrap_or_default(), &[taint]) != Stay::Forever
 }
 
 #[cfg(test)]

@@ -11,9 +11,10 @@ use crate::cluster::{
     view::Snapshot,
 };
 use evenkeel_kube_values::Quantity;
+use evenkeel_stock_rules::tolerations::first_match;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{
-    Container, Node, NodeSelector, NodeSelectorRequirement, Pod, PodSpec, Taint, Toleration,
+    Container, Node, NodeSelector, NodeSelectorRequirement, Pod, PodSpec, Taint,
 };
 use serde_json::json;
 use std::{cmp::Ordering, collections::BTreeMap, sync::Arc};
@@ -143,11 +144,7 @@ fn obstacles(spec: &PodSpec, node: &Node, load: &Load<'_>, claims: &storage::Nee
         effect: "NoSchedule".to_owned(),
         ..Taint::default()
     };
-    if cordoned
-        && !tolerations
-            .iter()
-            .any(|toleration| tolerates(toleration, &unschedulable))
-    {
+    if cordoned && first_match(tolerations, &unschedulable).is_none() {
         return Some(Obstacles::lasting("node(s) were unschedulable"));
     }
     if let Some(taint) = untolerated(spec, node) {
@@ -288,17 +285,7 @@ fn untolerated<'a>(spec: &PodSpec, node: &'a Node) -> Option<&'a Taint> {
     taints
         .iter()
         .filter(|taint| taint.effect != "PreferNoSchedule")
-        .find(|taint| !tolerations.iter().any(|toleration| tolerates(toleration, taint)))
-}
-
-fn tolerates(toleration: &Toleration, taint: &Taint) -> bool {
-    let key = toleration.key.as_deref().unwrap_or_default();
-    let effect = toleration.effect.as_deref().unwrap_or_default();
-    let exists = toleration.operator.as_deref() == Some("Exists");
-    (effect.is_empty() || effect == taint.effect)
-        && (key == taint.key || key.is_empty() && exists)
-        && (exists
-            || toleration.value.as_deref().unwrap_or_default() == taint.value.as_deref().unwrap_or_default())
+        .find(|taint| first_match(tolerations, taint).is_none())
 }
 
 /// How many nodes do not take a pod, and why.

@@ -1,5 +1,5 @@
-//! Tokens of websocket requests. Browsers cannot add an `Authorization` header to these, so the token stands
-//! among the subprotocols.
+//! Tokens among the subprotocols of websocket requests, to which browsers cannot add an `Authorization`
+//! header.
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -10,8 +10,8 @@ use http::{HeaderMap, HeaderValue};
 const PREFIX: &str = "base64url.bearer.authorization.k8s.io.";
 
 /// The token of a websocket request, if it has one. It needs another subprotocol beside it, which the answer
-/// can name.
-pub(crate) fn token(headers: &HeaderMap) -> Result<Option<String>, &'static str> {
+/// can name. `Err` says what is wrong with it.
+pub fn token(headers: &HeaderMap) -> Result<Option<String>, &'static str> {
     if !is_websocket(headers) {
         return Ok(None);
     }
@@ -57,7 +57,7 @@ fn protocols(headers: &HeaderMap) -> impl Iterator<Item = &[u8]> {
 }
 
 /// Takes subprotocols with tokens out, whether a token was used or not: they are for this server alone.
-pub(crate) fn remove_tokens(headers: &mut HeaderMap) {
+pub fn remove_tokens(headers: &mut HeaderMap) {
     let carries = |protocol: &[u8]| {
         let start = protocol.get(..PREFIX.len());
         start.is_some_and(|start| start.eq_ignore_ascii_case(PREFIX.as_bytes()))
@@ -65,13 +65,15 @@ pub(crate) fn remove_tokens(headers: &mut HeaderMap) {
     if !protocols(headers).any(carries) {
         return;
     }
-    let kept: Vec<&[u8]> = protocols(headers).filter(|protocol| !carries(protocol)).collect();
+    let mut kept: Vec<&[u8]> = protocols(headers).filter(|protocol| !carries(protocol)).collect();
+    if kept.is_empty() {
+        // Whoever offers a token alone must not be taken for one who offers nothing.
+        kept.push(PREFIX.as_bytes());
+    }
     let kept = HeaderValue::from_bytes(&kept.join(&b", "[..]));
     headers.remove(SEC_WEBSOCKET_PROTOCOL);
     // Parts of header values are good header values.
-    if let Ok(kept) = kept
-        && !kept.is_empty()
-    {
+    if let Ok(kept) = kept {
         headers.insert(SEC_WEBSOCKET_PROTOCOL, kept);
     }
 }
@@ -115,7 +117,7 @@ mod tests {
     #[rstest]
     #[case(&["a,base64url.bearer.authorization.k8s.io.eA, b"], Some("a, b"))]
     #[case(&["base64url.bearer.authorization.k8s.io.eA", "a"], Some("a"))]
-    #[case(&["BASE64URL.bearer.authorization.k8s.io.eA"], None)]
+    #[case(&["BASE64URL.bearer.authorization.k8s.io.eA"], Some(PREFIX))]
     #[case(&["a,b"], Some("a,b"))]
     fn tokens_are_taken_out_and_other_protocols_stay(
         #[case] protocols: &[&'static str],
