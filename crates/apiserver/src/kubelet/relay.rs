@@ -399,7 +399,13 @@ mod tests {
         ]));
         let mut names: Vec<&str> = passed.keys().map(HeaderName::as_str).collect();
         names.sort_unstable();
-        assert_eq!(names, ["accept", "x-stream-protocol-version"]);
+        let expected = ["accept", "sec-websocket-protocol", "x-stream-protocol-version"];
+        assert_eq!(names, expected);
+        let offered = &passed[header::SEC_WEBSOCKET_PROTOCOL];
+        assert_eq!(
+            offered, "base64url.bearer.authorization.k8s.io.",
+            "without the token"
+        );
     }
 
     /// A side of a connection, on which every read fails and every write succeeds.

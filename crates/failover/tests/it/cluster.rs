@@ -306,16 +306,10 @@ impl Cluster {
         self.api.intercept(of_it.resource(resource), Fault::hold())
     }
 
-    /// The controllers' writes of this resource and object do not reach the API server.
-    pub(crate) fn stop_writes(&self, resource: &str, name: &str) -> Interception {
+    /// The controllers' writes of this resource and object meet a fault.
+    pub(crate) fn fault_writes(&self, resource: &str, name: &str, fault: Fault) -> Interception {
         let writes = RequestFilter::any().user(ACCOUNT).resource(resource).name(name);
-        self.api.intercept(writes, Fault::hold())
-    }
-
-    /// The same are answered with an error.
-    pub(crate) fn refuse_writes(&self, resource: &str, name: &str) -> Interception {
-        let writes = RequestFilter::any().user(ACCOUNT).resource(resource).name(name);
-        self.api.intercept(writes, Fault::status(500, "InternalError"))
+        self.api.intercept(writes, fault)
     }
 
     /// A client that may do everything, under this name.

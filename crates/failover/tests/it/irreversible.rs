@@ -4,7 +4,7 @@ use super::cluster::{Cluster, Setup, is_leaving, is_ready, no_execute};
 use evenkeel_api::crd::AgentStatus;
 use evenkeel_api::names::{self, annotations};
 use evenkeel_testkit::log::Log;
-use evenkeel_testkit::{RecordedRequest, until};
+use evenkeel_testkit::{Fault, RecordedRequest, until};
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::ResourceExt as _;
@@ -110,7 +110,7 @@ async fn life_that_is_heard_during_an_eviction_ends_it() {
         asked.len()
     };
     let before = writes();
-    let held = cluster.stop_writes("pods/status", "web");
+    let held = cluster.fault_writes("pods/status", "web", Fault::hold());
     until("the eviction is under way", async || writes() > before).await;
     cluster.outside.cut("n3");
     cluster.eventually_state("n3", "Disconnected").await;

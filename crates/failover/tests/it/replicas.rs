@@ -3,7 +3,7 @@
 use super::cluster::{Cluster, Setup, is_leaving, is_ready, no_execute};
 use super::stock;
 use evenkeel_api::names::events;
-use evenkeel_testkit::{eventually, until};
+use evenkeel_testkit::{until, until_within};
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::ResourceExt as _;
 use std::time::Duration;
@@ -106,8 +106,8 @@ async fn a_leader_that_sees_nothing_for_a_minute_hands_over_to_a_replica_that_do
     cluster.eventually_led_by("a").await;
     let _other = cluster.replica(Setup::elected("b")).await;
     let _held = cluster.hold_of(&blind, "zonereports");
-    eventually("the other replica leads", Duration::from_secs(120), || async {
-        (cluster.leader().await == "b").then_some(())
+    until_within("the other replica leads", Duration::from_secs(120), async || {
+        cluster.leader().await == "b"
     })
     .await;
     cluster.cut("n3").await;

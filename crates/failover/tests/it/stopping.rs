@@ -3,7 +3,7 @@
 use super::cluster::{Cluster, Setup, has_taint, is_ready};
 use super::stock;
 use evenkeel_api::names::{self, annotations, taints};
-use evenkeel_testkit::until;
+use evenkeel_testkit::{Fault, until};
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::ResourceExt as _;
@@ -104,7 +104,7 @@ async fn a_replica_that_learns_of_another_one_while_it_settles_leaves_the_rest_t
     })
     .await;
     let readiness = cluster.watch_readiness("web").await;
-    let marks = cluster.refuse_writes("pods/status", "web");
+    let marks = cluster.fault_writes("pods/status", "web", Fault::status(500, "InternalError"));
     let stopping = tokio::spawn(first.stop());
     until("it has begun to settle", async || marks.hits() > 0).await;
     drop(unseen);

@@ -4,7 +4,7 @@ use crate::cluster::{Cluster, Setup, is_ready};
 use crate::stock::{self, SLICE_CONTROLLER};
 use crate::zone::Said;
 use evenkeel_testkit::cluster::Objects as _;
-use evenkeel_testkit::until;
+use evenkeel_testkit::{Fault, until};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Endpoints, Pod};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
@@ -91,7 +91,7 @@ async fn endpoints_of_a_disconnected_node_stay_while_their_pods_are_marked() {
     cluster.pod("n3", "a", None, None).await;
     let pod = cluster.get::<Pod>("a").await;
     vouch_for_n3(&cluster).await;
-    cluster.stop_writes("pods/status", "a").keep();
+    cluster.fault_writes("pods/status", "a", Fault::hold()).keep();
     cluster.create_any(slice(&pod, true)).await;
     let address = json!([{"ip": "10.0.0.9", "nodeName": "n3",
         "targetRef": {"kind": "Pod", "namespace": "shop", "name": "a", "uid": pod.uid()}}]);
