@@ -17,7 +17,7 @@ use evenkeel_net::admin::Admin;
 use evenkeel_net::client::ClientError;
 use evenkeel_settings::{Changes, Configured};
 use evenkeel_zone::engine::MOST_CARRIED;
-use evenkeel_zone::roster::{Roster, RosterKeys, zone_object_name};
+use evenkeel_zone::roster::{MemberId, Roster, RosterKeys, zone_object_name};
 use jiff::Timestamp;
 use kube::Client;
 use prometheus_client::metrics::gauge::Gauge;
@@ -244,13 +244,14 @@ impl Agent {
         let first_cell = zone_object_name(&home.zone);
         let remembered_cell = Some(memory.cell.clone()).filter(|cell| !cell.is_empty());
         let cell = remembered_cell.unwrap_or_else(|| first_cell.clone());
+        let roster = remembered_roster(memory, &roster_keys);
         let zone_loop = ZoneLoop {
             settings: settings.clone(),
             key: keys.key().clone(),
             other_key: keys.other().cloned(),
             published,
             node_uid: home.node_uid.clone(),
-            roster: remembered_roster(memory, &roster_keys),
+            roster: Arc::clone(&roster),
             roster_keys,
             checks: checks.clone(),
             boot,
@@ -301,7 +302,8 @@ impl Agent {
             let known = (metrics, !settings.roster_keys.is_empty());
             parts.start(|stop| reload::take_over((changes, plugins), (new_checks, events), known, stop));
         }
-        let own_kubelet = start_kubelet(&settings, own_events, &mut parts);
+        let own_entry_before = (&*roster, MemberId::of(&home.node_uid));
+        let own_kubelet = start_kubelet(&settings, own_entry_before, own_events, &mut parts);
         parts.start_fallible(|stop| async move {
             let seen = (own_kubelet, checks, lost_checks);
             match cloud::stay_registered(cloud, home, registration, seen, register, stop).await {
@@ -442,13 +444,20 @@ impl CloudLink {
 }
 
 /// Watches the node's own kubelet, where there is one to be watched, and reports its health to the zone's
-/// loop.
+/// loop. `roster` is the one of before a restart: what it says of the kubelet stays published until the
+/// kubelet shows another certificate.
 fn start_kubelet(
     settings: &Settings,
+    (roster, me): (&Roster, MemberId),
     events: mpsc::Sender<Event>,
     parts: &mut Parts,
 ) -> watch::Receiver<OwnKubelet> {
-    let (sender, own_kubelet) = watch::channel(OwnKubelet::default());
+    let published = roster.get(me).and_then(|member| member.kubelet.clone());
+    let advertised = settings.kubelet_advertise.map(|address| address.to_string());
+    let (sender, own_kubelet) = watch::channel(OwnKubelet {
+        endpoint: published.filter(|kubelet| Some(&kubelet.address) == advertised.as_ref()),
+        ..OwnKubelet::default()
+    });
     parts.start(|stop| report_kubelet(own_kubelet.clone(), events, stop));
     if let (Some(local), Some(advertised)) = (settings.kubelet, settings.kubelet_advertise) {
         parts.start(|stop| kubelet::watch((local, settings.kubelet_assumed), advertised, sender, stop));

@@ -78,8 +78,12 @@ pub(crate) async fn take_over(
         warn_of_missing_checks(&settings, &metrics);
         checks.send_replace(settings.checks);
         let keys = RosterKeys::new(settings.roster_keys);
-        if events.send(Event::RosterKeys(keys)).await.is_err() {
-            return;
+        let of_checks = taken.iter().any(|field| field != "rosterPublicKey");
+        let changed = of_checks.then_some(Event::ChecksChanged);
+        for event in changed.into_iter().chain([Event::RosterKeys(keys)]) {
+            if events.send(event).await.is_err() {
+                return;
+            }
         }
     }
 }

@@ -3,9 +3,10 @@
 use evenkeel_api::zone::SignedRoster;
 use evenkeel_net::file::{WriteError, write_secret};
 use evenkeel_zone::engine::Met;
-use evenkeel_zone::roster::{MemberId, Roster};
+use evenkeel_zone::keys::PublicKey;
+use evenkeel_zone::roster::{MemberId, Roster, RosterKeys};
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -33,12 +34,12 @@ const TOLD_AGAIN: Duration = Duration::from_secs(3_600);
 /// Something to be remembered across restarts.
 #[derive(Debug)]
 pub(crate) enum Learned {
-    Roster(Arc<Roster>),
+    /// A roster, and whom the agent has met.
+    Roster(Arc<Roster>, Met),
     /// Name of the ZoneHealth of the node's cell.
     Cell(String),
-    /// UIDs of members that have proved their life, and that a check has found.
-    SeenAlive(String),
-    Found(String),
+    /// Whom the agent has met.
+    Met(Met),
     /// Statements were signed with sequences up to this one.
     Sequence(u64),
 }
@@ -59,10 +60,14 @@ pub struct Memory {
     pub signed_roster: Option<SignedRoster>,
     /// ID of the machine's boot in which they were.
     pub boot_id: String,
-    /// UIDs of members that were seen alive since that boot.
-    pub seen_alive: BTreeSet<String>,
-    /// UIDs of those that a check has found since.
-    pub found: BTreeSet<String>,
+    /// Members that were seen alive since that boot: the public key of each, in base64, by its name in
+    /// datagrams.
+    pub seen_alive_as: BTreeMap<String, String>,
+    /// Those that a check has found since: the address of the kubelet in the roster, by the same name.
+    pub found_at: BTreeMap<String, String>,
+    /// UIDs of those that a former version has seen alive.
+    #[serde(skip_serializing)]
+    seen_alive: BTreeSet<String>,
     /// No statement was signed with a sequence a block of [`SEQUENCE_BLOCK_BITS`] above this.
     pub sequence_base: u64,
 }
@@ -70,17 +75,55 @@ pub struct Memory {
 impl Memory {
     /// Whom the agent has met, by their names on the wire.
     pub fn met(&self) -> Met {
-        let ids = |uids: &BTreeSet<String>| uids.iter().map(|uid| MemberId::of(uid)).collect();
+        let seen_alive = self.seen_alive_as.iter();
+        let found = self.found_at.iter();
         Met {
-            seen_alive: ids(&self.seen_alive),
-            found: ids(&self.found),
+            seen_alive: seen_alive
+                .filter_map(|(name, key)| {
+                    Some((MemberId::from_hex(name)?, PublicKey::from_base64(key).ok()?))
+                })
+                .collect(),
+            found: found
+                .filter_map(|(name, address)| Some((MemberId::from_hex(name)?, address.clone())))
+                .collect(),
         }
+    }
+
+    fn take_met(&mut self, met: &Met) {
+        let seen_alive = met.seen_alive.iter();
+        let found = met.found.iter();
+        self.seen_alive_as = seen_alive
+            .map(|(id, key)| (id.to_hex(), key.to_base64()))
+            .collect();
+        self.found_at = found
+            .map(|(id, address)| (id.to_hex(), address.clone()))
+            .collect();
+    }
+
+    /// What a former version noted: who they were stands in the roster beside it. Whether checks reach them
+    /// it did not know.
+    fn take_former(&mut self) {
+        let seen_alive = std::mem::take(&mut self.seen_alive);
+        let Some(roster) = self.signed_roster.as_ref().filter(|_| !seen_alive.is_empty()) else {
+            return;
+        };
+        let Ok(roster) = Roster::reopen(roster, &RosterKeys::default()) else {
+            return;
+        };
+        let mut met = self.met();
+        for member in roster
+            .members()
+            .iter()
+            .filter(|member| seen_alive.contains(&member.uid))
+        {
+            met.note_seen_alive(member);
+        }
+        self.take_met(&met);
     }
 
     /// Others may have come in the place of those whom the agent has met, or may not be back yet.
     pub fn forget_met(&mut self) {
-        self.seen_alive.clear();
-        self.found.clear();
+        self.take_met(&Met::default());
     }
 
     /// Statements were signed with sequences up to `sequence`.
@@ -90,7 +133,8 @@ impl Memory {
 
     /// What a state file says, or for people why it says nothing.
     fn from_text(text: &[u8]) -> Result<Self, String> {
-        let memory: Self = serde_json::from_slice(text).map_err(|error| error.to_string())?;
+        let mut memory: Self = serde_json::from_slice(text).map_err(|error| error.to_string())?;
+        memory.take_former();
         match memory.sequence_base {
             ..=HIGHEST_BASE => Ok(memory),
             base => Err(format!("no agent has used the sequence {base}")),
@@ -257,7 +301,7 @@ async fn next(learned: &mut mpsc::UnboundedReceiver<Learned>, is_saved: bool) ->
 async fn gather(first: Learned, learned: &mut mpsc::UnboundedReceiver<Learned>) -> Vec<Learned> {
     let until = Instant::now() + GATHER;
     let mut news = vec![first];
-    while matches!(news.last(), Some(Learned::SeenAlive(_) | Learned::Found(_)))
+    while matches!(news.last(), Some(Learned::Met(_)))
         && let Ok(Some(next)) = tokio::time::timeout_at(until, learned.recv()).await
     {
         news.push(next);
@@ -267,19 +311,12 @@ async fn gather(first: Learned, learned: &mut mpsc::UnboundedReceiver<Learned>) 
 
 fn learn(memory: &mut Memory, news: Learned) {
     match news {
-        Learned::Roster(roster) => {
-            for met in [&mut memory.seen_alive, &mut memory.found] {
-                met.retain(|uid| roster.contains(MemberId::of(uid)));
-            }
+        Learned::Roster(roster, met) => {
+            memory.take_met(&met);
             memory.signed_roster = Some(SignedRoster::clone(roster.published()));
         }
+        Learned::Met(met) => memory.take_met(&met),
         Learned::Cell(cell) => memory.cell = cell,
-        Learned::SeenAlive(uid) => {
-            memory.seen_alive.insert(uid);
-        }
-        Learned::Found(uid) => {
-            memory.found.insert(uid);
-        }
         Learned::Sequence(used) => memory.used(used),
     }
 }
@@ -315,6 +352,8 @@ mod decoder_tests;
 #[cfg(test)]
 mod tests {
     use super::*;
+    use evenkeel_zone::fixture::Fixture;
+    use evenkeel_zone::roster::publish;
 
     const BOOT: &str = "f00d";
 
@@ -396,16 +435,29 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let met = |boot_id: &str| {
             let state = StateDir::open(directory.path(), "a", boot_id, 1).unwrap();
-            state.memory().seen_alive.len()
+            state.memory().met().seen_alive.len()
         };
         let mut state = StateDir::open(directory.path(), "a", BOOT, 1).unwrap();
-        state
-            .update(|memory| memory.seen_alive = BTreeSet::from(["u".into()]))
-            .unwrap();
+        state.update(|memory| memory.take_met(&met_so_many(1))).unwrap();
         assert_eq!([met(BOOT), met("another"), met(BOOT)], [1, 0, 0]);
         // A state of a former version.
-        fs::write(directory.path().join(FILE), r#"{"node":"a","seenAlive":["u"]}"#).unwrap();
+        let roster = publish(&Fixture::stand_in(3).spec(), None);
+        let former =
+            serde_json::json!({"node": "a", "seenAlive": [Fixture::uid(2), "u"], "signedRoster": roster});
+        fs::write(directory.path().join(FILE), former.to_string()).unwrap();
+        let state = StateDir::open(directory.path(), "a", BOOT, 1).unwrap();
+        let known = state.memory().met();
+        assert!(known.seen_alive.keys().eq([&Fixture::id(2)]) && known.found.is_empty());
         assert_eq!([met(BOOT), met("another")], [1, 0]);
+    }
+
+    fn met_so_many(count: usize) -> Met {
+        let zone = Fixture::stand_in(u8::try_from(count).unwrap());
+        let mut met = Met::default();
+        for member in zone.roster().members() {
+            met.note_seen_alive(member);
+        }
+        met
     }
 
     fn stored(directory: &Path) -> Memory {
@@ -422,24 +474,24 @@ mod tests {
         let base = state.memory().sequence_base;
         let remembering = tokio::spawn(remember(state, learned));
         let start = Instant::now();
-        for member in 0..63_u64 {
-            news.send(Learned::SeenAlive(format!("u{member}"))).unwrap();
+        let met = |path: &Path| stored(path).met().seen_alive.len();
+        for count in 1..=62 {
+            news.send(Learned::Met(met_so_many(count))).unwrap();
             tokio::time::sleep(Duration::from_millis(70)).await;
-            assert_eq!(stored(&path).seen_alive.len(), 0, "after {:?}", start.elapsed());
+            assert_eq!(met(&path), 0, "after {:?}", start.elapsed());
         }
         tokio::time::sleep_until(start + GATHER + Duration::from_millis(1)).await;
-        assert_eq!(stored(&path).seen_alive.len(), 63);
+        assert_eq!(met(&path), 62);
         // What must not be lost is written at once, with what waits.
-        news.send(Learned::SeenAlive("u63".into())).unwrap();
+        news.send(Learned::Met(met_so_many(63))).unwrap();
         news.send(Learned::Sequence(base + 7)).unwrap();
         tokio::time::sleep(Duration::from_millis(1)).await;
-        let memory = stored(&path);
-        assert_eq!((memory.seen_alive.len(), memory.sequence_base), (64, base + 7));
+        assert_eq!((met(&path), stored(&path).sequence_base), (63, base + 7));
         // And so is what waits when the agent ends.
-        news.send(Learned::SeenAlive("u64".into())).unwrap();
+        news.send(Learned::Met(met_so_many(64))).unwrap();
         drop(news);
         remembering.await.unwrap();
-        assert_eq!(stored(&path).seen_alive.len(), 65);
+        assert_eq!(met(&path), 64);
     }
 
     /// Its directory is away for a while, as where a disk is mounted anew.

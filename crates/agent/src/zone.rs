@@ -168,6 +168,7 @@ impl ZoneLoop {
                 let other = other.map(|other| other as _);
                 Input::Keys { key, other }
             }
+            Event::ChecksChanged => Input::ChecksChanged,
             Event::RosterKeys(keys) => {
                 engine.trust(keys.clone());
                 self.roster_keys = keys;
@@ -261,6 +262,7 @@ impl ZoneLoop {
                         ?roster,
                         "ZoneHealth was made anew: beginning anew with its roster"
                     );
+                    self.met = engine.met().clone();
                     *engine = self.engine(Arc::clone(&roster), engine.sequence());
                     self.carry(BTreeSet::new());
                     // What is told only when it changes.
@@ -270,7 +272,7 @@ impl ZoneLoop {
                     }
                 }
                 engine.handle(now(), Input::Roster(roster), outputs);
-                self.learn_roster(engine.roster(), "the API server");
+                self.learn_roster(engine, "the API server");
             }
             Err(error) => tracing::warn!(%error, "the roster in ZoneHealth is refused"),
         }
@@ -338,22 +340,14 @@ impl ZoneLoop {
                 met,
                 met_voters,
             } => self.acknowledge(current, version, (met, met_voters)),
-            Output::Roster(roster) => self.learn_roster(&roster, "another member"),
+            Output::Roster(_) => self.learn_roster(engine, "another member"),
             Output::Stand(stand) => {
                 tracing::info!(stand, "reporting for the zone");
                 self.standing.send_replace(stand);
             }
-            Output::SeenAlive(id) => {
-                self.met.seen_alive.insert(id);
-                if let Some(member) = engine.roster().get(id) {
-                    self.learn(Learned::SeenAlive(member.uid.clone()));
-                }
-            }
-            Output::Found(id) => {
-                self.met.found.insert(id);
-                if let Some(member) = engine.roster().get(id) {
-                    self.learn(Learned::Found(member.uid.clone()));
-                }
+            Output::Met => {
+                self.met = engine.met().clone();
+                self.learn(Learned::Met(self.met.clone()));
             }
             Output::Note(note) => self.log(&note),
             Output::Refused(reason) => {
@@ -363,20 +357,12 @@ impl ZoneLoop {
     }
 
     /// A roster is in force.
-    fn learn_roster(&mut self, roster: &Arc<Roster>, from: &'static str) {
+    fn learn_roster(&mut self, engine: &Engine, from: &'static str) {
+        let roster = engine.roster();
         if **roster != *self.roster {
             tracing::info!(?roster, settled = !roster.is_settling(), from, "roster");
-            self.learn(Learned::Roster(Arc::clone(roster)));
-            // With a roster those are forgotten who are not in it. Here are the ones that were met in a cell
-            // before: the engine knows them, and does not say so again.
-            for member in roster.members() {
-                if self.met.seen_alive.contains(&member.id) {
-                    self.learn(Learned::SeenAlive(member.uid.clone()));
-                }
-                if self.met.found.contains(&member.id) {
-                    self.learn(Learned::Found(member.uid.clone()));
-                }
-            }
+            self.met = engine.met().clone();
+            self.learn(Learned::Roster(Arc::clone(roster), self.met.clone()));
             self.roster = Arc::clone(roster);
         }
     }
@@ -457,8 +443,8 @@ impl ZoneLoop {
         within_ms: u64,
     ) {
         let member = engine.roster().get(suspect);
-        let known = member
-            .and_then(|member| Suspect::new(&member.name, member.kubelet.as_ref()?, self.settings.source));
+        let moved = engine.moved_to(suspect);
+        let known = member.and_then(|member| Suspect::new(member, moved, self.settings.source));
         let checks = self.checks.borrow().clone();
         let (events, metrics) = (self.own_events.clone(), self.metrics.clone());
         let permit = running.clone().try_acquire_owned();

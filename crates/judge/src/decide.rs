@@ -340,7 +340,15 @@ impl Case<'_> {
             Verdict::Dead(round) if self.evidence.life.order(round.renewal) == Ordering::Equal => Some(round),
             _ => None,
         };
-        death.own = death.own.or(round.map(|round| round.received));
+        // Voters that have heard it since, or begun anew, cannot vouch for all the time since the first
+        // round: the death is confirmed as if it began with this one.
+        if let Some(round) = round.filter(|_| death.confirmed.is_none()) {
+            let vouches = |own: &Millis| round.silence_ms > round.received.since(*own);
+            if death.own.is_some_and(|own| !vouches(&own)) && self.lease == Lease::Stale {
+                death.slow = death.slow.or(Some(Slow::LeaseWasStale));
+            }
+            death.own = death.own.filter(vouches).or(Some(round.received));
+        }
         if death.confirmed.is_none() && self.evidence.zone.may_be_split {
             death.slow = death.slow.or(Some(Slow::SeveralCells));
         }

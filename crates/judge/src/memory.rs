@@ -99,8 +99,9 @@ pub struct DeadLatch {
     pub renewal: Option<Renewal>,
     /// When the first round was received, by this process or by another leader, whose clock is not ours.
     pub received: Millis,
-    /// When this process received a round first. A clock of the other leader that is behind ours by more than
-    /// the node was silent before would else keep the death from ever being confirmed.
+    /// When this process received the first round since which a majority of the voters had no contact. A
+    /// clock of the other leader that is behind ours by more than the node was silent before, or a voter that
+    /// began anew, would else keep the death from ever being confirmed.
     pub own: Option<Millis>,
     /// When a later round confirmed it.
     pub confirmed: Option<Millis>,

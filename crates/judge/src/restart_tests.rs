@@ -51,6 +51,30 @@ fn a_restarted_replica_starts_from_the_latches_of_its_predecessor() {
     assert_eq!(case.look().state(), CONFIRMED);
 }
 
+/// A majority needs a voter whose agent began anew at second 106: it vouches for the silence since then.
+#[test]
+fn a_voter_that_begins_anew_delays_the_confirmation_and_does_not_prevent_it() {
+    let mut case = Case1::silent(4);
+    case.convict(4);
+    assert_eq!(case.look().state(), ANNOUNCED);
+    let mut late = case.clone();
+    late.go(126);
+    late.convict(6);
+    assert_eq!(late.look().state(), STOCK_PACE, "its Lease is stale by then");
+    for second in [107, 111, 115, 119] {
+        case.go(second);
+        case.convict(second - 106);
+        assert_eq!(case.look().state(), ANNOUNCED, "at {second}");
+    }
+    case.go(120);
+    case.convict(14);
+    assert_eq!(
+        case.look().state(),
+        CONFIRMED,
+        "a challenge 12 s after the round at 107"
+    );
+}
+
 /// The node was last heard at second 86 and voted dead at 90; the leader before said 70.
 #[test]
 fn a_death_is_confirmed_by_own_rounds_where_the_clock_of_the_leader_before_was_behind() {

@@ -42,6 +42,7 @@ impl Sim {
             if let Some(agent) = machine.agent.take() {
                 machine.sequence = agent.engine.sequence();
                 machine.roster = agent.engine.roster().clone();
+                machine.met = agent.engine.met().clone();
             }
         }
     }
@@ -401,16 +402,6 @@ impl Sim {
                 suspect,
                 within_ms,
             } => self.check_kubelet(node, life, asked, suspect, within_ms),
-            Output::SeenAlive(id) => {
-                if let Some(machine) = self.machines.get_mut(node - 1) {
-                    machine.met.seen_alive.insert(id);
-                }
-            }
-            Output::Found(id) => {
-                if let Some(machine) = self.machines.get_mut(node - 1) {
-                    machine.met.found.insert(id);
-                }
-            }
             Output::Note(note) => self.note(|| format!("agent {node}: {note}")),
             Output::Refused(why) => {
                 self.note(|| format!("agent {node}: datagram refused: {why}"));
@@ -466,7 +457,8 @@ impl Sim {
                 };
                 self.request(Source::Agent(node, life), Call::Acknowledge(acknowledged));
             }
-            // It is written to the disk when the agent ends, as the last roster is.
+            // These are written to the disk when the agent ends.
+            Output::Met => {}
             Output::Roster(roster) => self.note(|| format!("agent {node}: {roster:?} from another member")),
             Output::Stand(stand) => self.stand(node, life, stand),
         }

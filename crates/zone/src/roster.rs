@@ -34,6 +34,17 @@ impl MemberId {
         Self(keys::prefix(&keys::hash("evenkeel member", &[uid.as_bytes()])))
     }
 
+    /// The name in 16 hex digits.
+    pub fn to_hex(self) -> String {
+        format!("{:016x}", u64::from_be_bytes(self.0))
+    }
+
+    /// Reads a name in 16 hex digits; `None`: it is none.
+    pub fn from_hex(text: &str) -> Option<Self> {
+        let number = u64::from_str_radix(text, 16).ok().filter(|_| text.len() == 16)?;
+        Some(Self(number.to_be_bytes()))
+    }
+
     /// No member. A digest of a UID is all zeros with a probability of 2^-64.
     pub const NOBODY: Self = Self([0; 8]);
 }

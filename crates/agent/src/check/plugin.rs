@@ -2,7 +2,7 @@
 
 use super::dial::Dial;
 use super::outcome::Outcome;
-use evenkeel_api::zone::KubeletEndpoint;
+use evenkeel_zone::roster::Member;
 use std::net::{IpAddr, SocketAddr};
 use std::pin::Pin;
 use std::time::Duration;
@@ -21,12 +21,19 @@ pub struct Suspect {
 }
 
 impl Suspect {
-    /// `None`: there is no address that could be checked.
-    pub(crate) fn new(node: &str, endpoint: &KubeletEndpoint, source: Option<IpAddr>) -> Option<Self> {
+    /// `moved`: where its agent is reached, if that is not where the roster says. `None`: there is no address
+    /// that could be checked.
+    pub(crate) fn new(member: &Member, moved: Option<SocketAddr>, source: Option<IpAddr>) -> Option<Self> {
+        let endpoint = member.kubelet.as_ref()?;
         let pin = Some(endpoint.certificate_sha256.clone()).filter(|pin| !pin.is_empty());
+        let mut kubelet: SocketAddr = endpoint.address.parse().ok()?;
+        // Where the machine has another address than the roster says, so has its kubelet.
+        if let Some(moved) = moved.filter(|_| kubelet.ip() == member.address.ip()) {
+            kubelet.set_ip(moved.ip());
+        }
         Some(Self {
-            node: node.to_owned(),
-            kubelet: endpoint.address.parse().ok()?,
+            node: member.name.clone(),
+            kubelet,
             pin,
             source,
         })

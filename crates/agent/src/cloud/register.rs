@@ -34,7 +34,7 @@ pub(crate) async fn stay_registered(
     cloud: Cloud,
     home: Home,
     mut registration: Registration,
-    (mut kubelet, mut checks, not_found): (
+    (mut kubelet, mut checks, mut not_found): (
         watch::Receiver<OwnKubelet>,
         watch::Receiver<Checks>,
         watch::Receiver<BTreeSet<String>>,
@@ -62,7 +62,10 @@ pub(crate) async fn stay_registered(
             kubelet: kubelet.borrow_and_update().endpoint.clone(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
             fencing: FencingOffer::default(),
-            check_problem: check_problem(checks.borrow_and_update().lacking().problem, &not_found.borrow()),
+            check_problem: check_problem(
+                checks.borrow_and_update().lacking().problem,
+                &not_found.borrow_and_update(),
+            ),
             // These are left out, and so left alone.
             link_proofs: 0,
             roster: None,
@@ -109,6 +112,7 @@ pub(crate) async fn stay_registered(
             () = tokio::time::sleep(wait) => {}
             () = changed => {}
             Ok(()) = checks.changed() => {}
+            Ok(()) = not_found.changed() => {}
             Ok(()) = registration.keys.changed() => {}
             () = again.notified(), if is_registered => {}
         }

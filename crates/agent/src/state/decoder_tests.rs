@@ -16,8 +16,13 @@ fn memory() -> Memory {
         cell: "shore.1".into(),
         signed_roster: Some(publish(&spec, None)),
         boot_id: "f00d".into(),
-        seen_alive: BTreeSet::from([Fixture::uid(2), "elsewhere".into()]),
-        found: BTreeSet::from([Fixture::uid(3)]),
+        seen_alive_as: [
+            (Fixture::id(2).to_hex(), spec.members[1].public_key.clone()),
+            ("elsewhere".into(), "?".into()),
+        ]
+        .into(),
+        found_at: [(Fixture::id(3).to_hex(), "10.0.0.3:10250".into())].into(),
+        seen_alive: BTreeSet::new(),
         sequence_base: 1_800_000_000_000 << SEQUENCE_BLOCK_BITS,
     }
 }
@@ -38,7 +43,7 @@ fn lives_on(memory: &Memory) {
     }
 }
 
-/// A roster that counts is found again as it was, and only its members are remembered with it.
+/// A roster that counts is found again as it was, with whom the agent has met.
 fn roster_lives_on(mut memory: Memory) {
     let published = memory.signed_roster.clone();
     let opened = published
@@ -46,12 +51,9 @@ fn roster_lives_on(mut memory: Memory) {
         .map(|published| Roster::reopen(published, &RosterKeys::default()));
     if let Some(Ok(roster)) = opened {
         let met = memory.met();
-        learn(&mut memory, Learned::Roster(Arc::new(roster.clone())));
+        learn(&mut memory, Learned::Roster(Arc::new(roster), met.clone()));
         assert_eq!(memory.signed_roster, published);
-        let left = memory.met();
-        for (left, met) in [(left.seen_alive, met.seen_alive), (left.found, met.found)] {
-            assert!(left.iter().all(|id| roster.contains(*id) && met.contains(id)));
-        }
+        assert_eq!(memory.met(), met);
     }
 }
 

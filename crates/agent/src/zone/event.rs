@@ -43,6 +43,8 @@ pub(crate) enum Event {
     },
     /// The configuration has other keys of those who may publish rosters.
     RosterKeys(RosterKeys),
+    /// Checks are made in another way.
+    ChecksChanged,
     /// Whether this agent holds the zone's Lease.
     Leading(bool),
     /// A write of the report ended.

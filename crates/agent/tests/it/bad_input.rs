@@ -213,7 +213,8 @@ impl Drop for Full {
 #[test]
 fn a_full_disk_keeps_no_agent_from_running_that_ran_before() {
     let test = "a_full_disk_keeps_no_agent_from_running_that_ran_before";
-    let before = br#"{"node":"a","bootId":"f00d","sequenceBase":7340032,"seenAlive":["u"]}"#;
+    let before =
+        br#"{"node":"a","bootId":"f00d","sequenceBase":7340032,"foundAt":{"00000000000000aa":"10.0.0.9:10250"}}"#;
     let Some(full) = Full::with("agent-state.json", before) else {
         return skipped(test, "this process may mount no file system");
     };
@@ -221,7 +222,7 @@ fn a_full_disk_keeps_no_agent_from_running_that_ran_before() {
     let mut state = open().unwrap();
     assert!(!state.is_saved());
     assert_eq!(
-        (state.memory().seen_alive.len(), state.memory().sequence_base),
+        (state.memory().met().found.len(), state.memory().sequence_base),
         (1, 8 << 20)
     );
     assert!(state.update(|_| {}).is_err(), "there is still no room");

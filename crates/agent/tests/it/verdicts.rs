@@ -120,7 +120,7 @@ async fn an_agent_that_nobody_answers_any_more_is_not_ready() {
     until("whom the first has met is written down", async || {
         zone.machines[0]
             .memory()
-            .is_some_and(|memory| memory.seen_alive.len() == 2)
+            .is_some_and(|memory| memory.met().seen_alive.len() == 2)
     })
     .await;
     zone.machines.iter_mut().for_each(Machine::kill_agent);

@@ -9,7 +9,7 @@ use evenkeel_api::zone::{IssuedChallenge, Report, RosterMember, RosterSpec};
 use evenkeel_testkit::{Cluster, ServedApi, eventually, until, until_within};
 use evenkeel_zone::Millis;
 use evenkeel_zone::keys::SigningKey;
-use evenkeel_zone::roster::{Roster, publish};
+use evenkeel_zone::roster::{MemberId, Roster, publish};
 use evenkeel_zone::verdict::{Book, Issued, Verdict};
 use evenkeel_zone::wire::Challenge;
 use k8s_openapi::api::coordination::v1::Lease;
@@ -160,7 +160,7 @@ impl Zone {
         let has_found = |other: usize| {
             self.machines[other]
                 .memory()
-                .is_some_and(|memory| memory.found.contains(&uid))
+                .is_some_and(|memory| memory.met().found.contains_key(&MemberId::of(&uid)))
         };
         until("the others of its cell have found it", async || {
             cell.clone().all(|other| other == victim || has_found(other))

@@ -87,12 +87,13 @@ const ANY_SEQUENCE: Rules = Rules {
     ..NONE
 };
 
+/// Ballots that were kept back convict in one of a hundred scripts.
 fn scripts(
     group: Group,
     (malice, mishap): (Malice, Mishap),
     sizes: &[usize],
 ) -> impl Iterator<Item = Script> {
-    let seeds = (0..20).flat_map(move |seed| sizes.iter().map(move |size| (seed, *size)));
+    let seeds = (0..200).flat_map(move |seed| sizes.iter().map(move |size| (seed, *size)));
     seeds.map(move |(seed, size)| hostile(group, seed, size, malice, mishap))
 }
 

@@ -3,8 +3,11 @@
 //! A peer's life counts only once it is proven by an ack that echoes a fresh number of ours; from then on
 //! each of its datagrams counts once.
 
+mod met;
 mod peer;
 
+pub use met::Met;
+pub(super) use met::kubelet_of;
 pub(super) use peer::Peer;
 
 use super::budget::{Budget, SECOND_MS};
@@ -14,7 +17,7 @@ use super::{Note, Output};
 use crate::Millis;
 use crate::roster::{CANDIDATES, Member, MemberId, MemberIndex, Roster};
 use crate::wire::{Ack, Body, Datagram, Facts, Frame, Header, Heartbeat, Relay};
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::VecDeque;
 use std::net::SocketAddr;
 
 /// An unanswered heartbeat is forgotten after this time: a later echo proves nothing fresh.
@@ -46,20 +49,11 @@ pub(super) struct Contacts {
     peers: Vec<Peer>,
     /// Heartbeats that wait for an ack, oldest first.
     sent: VecDeque<Sent>,
-    /// Members that former lives of this agent have seen alive, and those that their checks have found.
+    /// Members that this life of the agent and those before it have seen alive, and those that their checks
+    /// have found.
     remembered: Met,
     /// Wrong signatures of ballots.
     wrong_signatures: Budget,
-}
-
-/// Members whom this agent has met since the machine's present boot.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Met {
-    /// Those that have proved their life. Who has not may not be back yet, after a power cut that took
-    /// several machines.
-    pub seen_alive: BTreeSet<MemberId>,
-    /// Those that a check has found.
-    pub found: BTreeSet<MemberId>,
 }
 
 /// A heartbeat under way.
@@ -90,6 +84,8 @@ pub(super) struct Proof {
     pub(super) met: bool,
     /// What the peer's former life said of others is void.
     pub(super) new_life: bool,
+    /// It is reached at another address than before.
+    pub(super) moved: bool,
     pub(super) change: Change,
 }
 
@@ -107,6 +103,7 @@ impl Contacts {
 
     /// Makes peers of the members of a new roster and forgets those who left.
     pub(super) fn take_roster(&mut self, cx: &Context, before: &Roster) {
+        self.remembered.take_roster(cx.me(), before, cx.roster());
         let mut old: Vec<Option<Peer>> = std::mem::take(&mut self.peers).into_iter().map(Some).collect();
         let stays = |id: MemberId, member: &Member| {
             let index = before.position(id)?;
@@ -116,25 +113,22 @@ impl Contacts {
                 .map(|_| index)
         };
         for member in cx.roster().members() {
-            // Whom a former life met under another key is a stranger as well.
-            if before.get(member.id).is_some_and(|old| !old.goes_on_as(member)) {
-                self.remembered.seen_alive.remove(&member.id);
-                self.remembered.found.remove(&member.id);
-            }
             let mut known = stays(member.id, member)
                 .and_then(|index| old.get_mut(index.at()))
                 .and_then(Option::take);
             // What it had looked for was measured by another cell.
             if let Some(peer) = &mut known {
                 peer.suspects = Budget::default();
-                let address = |member: &Member| Some(member.kubelet.as_ref()?.address.clone());
-                peer.found &= before.get(member.id).and_then(address) == address(member);
+                peer.found &= before.get(member.id).map(kubelet_of) == Some(kubelet_of(member));
             }
-            let remembered = &self.remembered;
+            // Whom a former life met under another key is a stranger, and so is a kubelet that is elsewhere.
+            let Met { seen_alive, found } = &self.remembered;
             let new = || {
+                let is_known = seen_alive.get(&member.id).is_some_and(|key| member.has_key(key));
+                let kubelet = found.get(&member.id).map(String::as_str);
                 Peer::new(
-                    remembered.seen_alive.contains(&member.id),
-                    remembered.found.contains(&member.id),
+                    is_known,
+                    is_known && kubelet == Some(kubelet_of(member)),
                     cx.now(),
                 )
             };
@@ -167,19 +161,44 @@ impl Contacts {
         self.sent.clear();
     }
 
+    pub(super) fn of(&self, cx: &Context, member: MemberId) -> Option<&Peer> {
+        self.peer(cx.roster().position(member)?)
+    }
+
+    fn of_mut(&mut self, cx: &Context, member: MemberId) -> Option<&mut Peer> {
+        self.peers.get_mut(cx.roster().position(member)?.at())
+    }
+
     /// A voter's check found the kubelet with its pinned certificate.
-    pub(super) fn kubelet_proved(&mut self, index: MemberIndex, now: Millis) {
-        if let Some(peer) = self.peers.get_mut(index.at()) {
-            peer.kubelet_proved = Some(now);
+    pub(super) fn kubelet_proved(&mut self, cx: &Context, member: MemberId) {
+        if let Some(peer) = self.of_mut(cx, member) {
+            peer.kubelet_proved = Some(cx.now());
         }
     }
 
     /// A check reached it.
-    pub(super) fn found(&mut self, cx: &mut Context, index: MemberIndex, id: MemberId) {
-        let peer = self.peers.get_mut(index.at());
-        if peer.is_some_and(|peer| !std::mem::replace(&mut peer.found, true)) {
-            cx.put(Output::Found(id));
+    pub(super) fn found(&mut self, cx: &mut Context, member: MemberId) {
+        let peer = self.of_mut(cx, member);
+        let is_news = peer.is_some_and(|peer| !std::mem::replace(&mut peer.found, true));
+        if let Some(member) = cx.roster().get(member).filter(|_| is_news) {
+            self.remembered.note_found(member);
+            cx.put(Output::Met);
         }
+    }
+
+    /// Checks do not reach it, though its agent answers.
+    pub(super) fn not_found(&mut self, cx: &mut Context, member: MemberId) {
+        if let Some(peer) = self.of_mut(cx, member) {
+            peer.found = false;
+        }
+        if self.remembered.found.remove(&member).is_some() {
+            cx.put(Output::Met);
+        }
+    }
+
+    /// Whom this agent has met, to be remembered across restarts.
+    pub(super) fn remembered(&self) -> &Met {
+        &self.remembered
     }
 
     /// Whether the datagram belongs to the sender's proven life and was not seen before; if so, it is a
@@ -218,8 +237,8 @@ impl Contacts {
         {
             peer.challenged = Some(now);
             // A machine may have another address after a boot. While its present life is heard, it is not
-            // looked for elsewhere.
-            if elsewhere.is_some() && !peer.is_fresh(now, period) {
+            // looked for elsewhere. A vote on it takes longer than a period, and finds it where it is.
+            if elsewhere.is_some() && peer.is_quiet(now, period) {
                 peer.heard_at = elsewhere;
             }
             self.send_heartbeat(cx, own, header.from, None);
@@ -335,6 +354,7 @@ impl Contacts {
         }
         (peer.contact, peer.proved) = (Some(now), Some(now));
         let direct = sent.address.is_some();
+        let mut moved = false;
         if let Some(address) = sent.address {
             peer.answered = Some(now);
             peer.asked = None;
@@ -346,12 +366,15 @@ impl Contacts {
                 peer.answered_at_home = Some(now);
             }
             if published || source == address && !peer.answers_at_home(now, period) {
-                cx.reach_at(from, address);
+                moved = cx.reach_at(from, address);
+                // Whether checks reach it there is not known.
+                peer.found &= !moved;
             }
         }
         let met = !std::mem::replace(&mut peer.seen_alive, true);
-        if met {
-            cx.put(Output::SeenAlive(header.from));
+        if let Some(member) = cx.roster().member(from).filter(|_| met) {
+            self.remembered.note_seen_alive(member);
+            cx.put(Output::Met);
         }
         let said = (ack.facts, ack.doubt > 0, ack.cloud_age);
         let facts = self.learn(cx, from, said, ack.roster);
@@ -359,6 +382,7 @@ impl Contacts {
             direct,
             met,
             new_life,
+            moved,
             change: Change { returned, facts },
         })
     }

@@ -464,12 +464,12 @@ impl Context {
         self.roster.member(index).map(|member| member.address)
     }
 
-    /// A member is reached at this address from now on.
-    pub(super) fn reach_at(&mut self, index: MemberIndex, address: SocketAddr) {
+    /// A member is reached at this address from now on. Returns whether it was another one before.
+    pub(super) fn reach_at(&mut self, index: MemberIndex, address: SocketAddr) -> bool {
         let published = self.published_address(index);
-        if let Some(moved) = self.moved.get_mut(index.at()) {
-            *moved = Some(address).filter(|address| Some(*address) != published);
-        }
+        let moved = Some(address).filter(|address| Some(*address) != published);
+        let known = self.moved.get_mut(index.at());
+        known.is_some_and(|known| std::mem::replace(known, moved) != moved)
     }
 
     pub(super) fn put(&mut self, output: Output) {

@@ -94,6 +94,8 @@ pub enum Input<'a> {
         /// The other one.
         other: Option<Arc<dyn Signer>>,
     },
+    /// Checks are made in another way from now on: each member is checked anew.
+    ChecksChanged,
     /// What became of an [`Output::Report`].
     ReportWritten {
         /// The API server took the write.
@@ -202,10 +204,8 @@ pub enum Output {
     Roster(Arc<Roster>),
     /// Stand for the cell's Lease, or release it.
     Stand(bool),
-    /// Remember across restarts that this member was seen alive.
-    SeenAlive(MemberId),
-    /// Remember across restarts that a check has found this member.
-    Found(MemberId),
+    /// Remember across restarts whom the agent has met: [`Engine::met`](super::Engine::met) has changed.
+    Met,
     /// A line for the log.
     Note(Note),
     /// A datagram was refused; the reason is for metrics.

@@ -21,7 +21,7 @@
 //! | `hand_over` | reports for agents of other cells to write | reporters of a cell without a link |
 //! | `carrier` | what an agent does for such cells | every member that has a link |
 //! | `acknowledgement` | which roster is in force here, and whom a learner has met | learners; all while a roster settles |
-//! | `first_check` | whether this agent's checks reach a member at all | everybody, once for each member |
+//! | `regular_check` | whether this agent's checks reach a member at all | everybody, once for each member and then every hour |
 //!
 //! They share a `context`; `reach` is what contacts and watches say together,
 //! and `ranking` says who reports. What goes in and comes out
@@ -36,7 +36,6 @@ mod context;
 mod due;
 mod edges;
 mod event;
-mod first_check;
 mod hand_over;
 mod own;
 mod parts;
@@ -45,6 +44,7 @@ mod publication;
 mod ranking;
 mod reach;
 mod receive;
+mod regular_check;
 mod reporter;
 mod roster_fetch;
 mod search;
@@ -66,16 +66,17 @@ use carrier::Carrier;
 use contacts::Contacts;
 use context::Context;
 use edges::EdgeReports;
-use first_check::FirstChecks;
 use hand_over::HandOver;
 use own::Own;
 use proof::LinkProof;
 use publication::Publication;
 use reach::Reach;
+use regular_check::RegularChecks;
 use reporter::{Reporter, View};
 use roster_fetch::RosterFetch;
 use std::collections::BTreeSet;
 use std::fmt;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use voter::{Asker, Sight, Voter};
 use watches::Watches;
@@ -142,7 +143,7 @@ pub struct Engine {
     publication: Publication,
     proof: LinkProof,
     acknowledgement: Acknowledgement,
-    first_checks: FirstChecks,
+    regular_checks: RegularChecks,
     roster_fetch: RosterFetch,
     hand_over: HandOver,
     carrier: Carrier,
@@ -178,7 +179,7 @@ impl Engine {
             publication: Publication::new(now),
             proof: LinkProof::new(),
             acknowledgement,
-            first_checks: FirstChecks::new(now),
+            regular_checks: RegularChecks::new(now),
             roster_fetch: RosterFetch::default(),
             hand_over: HandOver::new(now),
             carrier: Carrier::default(),
@@ -277,17 +278,11 @@ impl Engine {
                 suspect,
                 result,
             } => {
-                if let Some(index) = self.cx.roster().position(suspect) {
-                    if result == CheckResult::Identity {
-                        self.contacts.kubelet_proved(index, self.cx.now());
-                    }
-                    if result.finds() {
-                        self.contacts.found(&mut self.cx, index, suspect);
-                    }
+                if result == CheckResult::Identity {
+                    self.contacts.kubelet_proved(&self.cx, suspect);
                 }
-                self.first_checks
-                    .take(&mut self.cx, asked, suspect, result.finds());
                 let check = (asked, suspect, result);
+                self.regular_checks.take(&mut self.cx, &mut self.contacts, check);
                 self.voter.checked(&mut self.cx, &self.own, &self.contacts, check);
                 self.count_own_ballots();
             }
@@ -300,6 +295,7 @@ impl Engine {
                 }
             }
             Input::Keys { key, other } => self.cx.take_keys(key, other),
+            Input::ChecksChanged => self.regular_checks.checks_changed(&self.cx),
             Input::Challenge { challenge, wanted } => self.take_challenge(challenge, wanted),
             Input::LeaseRead { member, renewal } => self.reporter.take_renewal(&self.cx, member, renewal),
             Input::ReportWritten { written } => self.take_written(written),
@@ -335,9 +331,23 @@ impl Engine {
         self.own.facts()
     }
 
-    /// Members whom this agent has met and whom its checks do not find: it votes none of them dead.
+    /// Whom this agent has met since the machine booted. A new roster and [`Output::Met`] change it.
+    pub fn met(&self) -> &Met {
+        self.contacts.remembered()
+    }
+
+    /// Where the agent of a member is reached, if that is not where the roster says.
+    pub fn moved_to(&self, member: MemberId) -> Option<SocketAddr> {
+        let index = self.cx.roster().position(member)?;
+        let published = self.cx.published_address(index);
+        self.cx
+            .address(index)
+            .filter(|address| Some(*address) != published)
+    }
+
+    /// Members whose agents answer and whom checks do not find: this agent votes none of them dead.
     pub fn not_found(&self) -> impl Iterator<Item = MemberId> {
-        self.first_checks.not_found()
+        self.regular_checks.not_found()
     }
 
     /// Watched voters with a recent contact, and all watched voters.
@@ -365,7 +375,7 @@ impl Engine {
             .min(self.publication.deadline())
             .min(self.proof.deadline())
             .min(self.acknowledgement.deadline())
-            .min(self.first_checks.deadline())
+            .min(self.regular_checks.deadline())
             .min(self.roster_fetch.deadline())
             .min(self.hand_over.deadline())
             .min(self.carrier.deadline())
@@ -401,7 +411,8 @@ impl Engine {
         self.edges.step(&mut self.cx, view, &newly_lost);
         self.proof.step(&mut self.cx);
         self.acknowledgement.step(&mut self.cx, &self.contacts);
-        self.first_checks.step(&mut self.cx, &self.contacts);
+        self.regular_checks
+            .step(&mut self.cx, &self.own, &mut self.contacts);
         self.roster_fetch.step(&mut self.cx);
         self.step_between_cells();
     }
@@ -497,7 +508,7 @@ impl Engine {
         self.own.count_again(&self.cx);
         self.own.forget_answers(&self.cx);
         self.acknowledgement.look_again(&mut self.cx, &self.contacts);
-        self.first_checks.take_roster(&self.cx);
+        self.regular_checks.take_roster(&self.cx, &before);
         self.roster_fetch.take_roster(&self.cx);
     }
 

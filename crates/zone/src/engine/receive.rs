@@ -179,7 +179,11 @@ impl Engine {
         }
         if proof.met {
             self.acknowledgement.look_again(&mut self.cx, &self.contacts);
-            self.first_checks.look_again(&self.cx);
+        }
+        if proof.moved {
+            self.regular_checks.member_moved(&self.cx, id);
+        } else if proof.new_life {
+            self.regular_checks.member_began_anew(&mut self.cx, id);
         }
         if proof.direct {
             let before = self.watches.changes();
@@ -194,6 +198,9 @@ impl Engine {
 
     fn take_change(&mut self, from: MemberIndex, change: Change) {
         if change.returned {
+            if let Some(member) = self.cx.roster().member(from) {
+                self.regular_checks.member_returned(&self.cx, member.id);
+            }
             if self.watches.is_watched(from) {
                 self.own.count_again(&self.cx);
             }

@@ -1,6 +1,7 @@
 use super::super::Registry;
 use super::*;
 use evenkeel_api::zone::KubeletEndpoint;
+use evenkeel_zone::fixture::Fixture;
 use rstest::rstest;
 
 fn checks(check: &str, line: f64) -> Checks {
@@ -178,11 +179,26 @@ fn the_flags_of_the_released_daemon_take_the_place_of_a_plugins_parameters() {
     );
 }
 
-#[test]
-fn an_address_that_is_none_is_no_suspect() {
-    let odd = KubeletEndpoint {
-        address: "somewhere".into(),
+/// A machine's kubelet is checked where its agent is reached, unless it is somewhere else in any case.
+#[rstest]
+#[case::at_home("127.77.0.2:10250", None, Some("127.77.0.2:10250"))]
+#[case::moved("127.77.0.2:10250", Some("10.0.0.9:7000"), Some("10.0.0.9:10250"))]
+#[case::elsewhere_in_any_case("10.0.0.1:10250", Some("10.0.0.9:7000"), Some("10.0.0.1:10250"))]
+#[case::no_address("somewhere", None, None)]
+fn a_kubelet_is_checked_where_its_machine_is(
+    #[case] kubelet: &str,
+    #[case] moved: Option<&str>,
+    #[case] checked: Option<&str>,
+) {
+    let mut member = Fixture::stand_in(3).roster().get(Fixture::id(2)).unwrap().clone();
+    member.address = "127.77.0.2:7959".parse().unwrap();
+    member.kubelet = Some(KubeletEndpoint {
+        address: kubelet.into(),
         certificate_sha256: String::new(),
-    };
-    assert_eq!(Suspect::new("a", &odd, None), None);
+    });
+    let suspect = Suspect::new(&member, moved.map(|at| at.parse().unwrap()), None);
+    assert_eq!(
+        suspect.map(|suspect| suspect.kubelet),
+        checked.map(|at| at.parse().unwrap())
+    );
 }

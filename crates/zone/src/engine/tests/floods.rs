@@ -68,7 +68,7 @@ impl Agent {
             ..Ack::default()
         };
         let outputs = agent.say(NOW, 2, Body::Ack(ack));
-        assert!(outputs.contains(&Output::SeenAlive(Fixture::id(2))));
+        assert!(outputs.contains(&Output::Met));
         agent
     }
 

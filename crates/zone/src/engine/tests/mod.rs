@@ -17,10 +17,21 @@ mod rotation;
 mod scenarios;
 mod votes;
 
-use super::{Engine, Input, Output};
+use super::{Engine, Input, Met, Output};
 use crate::Millis;
 use crate::fixture::Fixture;
+use crate::roster::Roster;
 use crate::wire::Frame;
+
+/// What an agent remembers that has met these nodes, and whose checks have found them.
+fn met(roster: &Roster, nodes: impl IntoIterator<Item = usize>) -> Met {
+    let mut met = Met::default();
+    for member in nodes.into_iter().filter_map(|node| roster.get(Fixture::id(node))) {
+        met.note_seen_alive(member);
+        met.note_found(member);
+    }
+    met
+}
 
 /// A datagram arrives from where its author is; nobody relayed it.
 fn heard(bytes: &[u8]) -> Input<'_> {

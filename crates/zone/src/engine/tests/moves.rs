@@ -202,6 +202,12 @@ fn a_node_that_moves_while_it_is_cut_off_is_reached_where_it_is() {
         net.until("it answers there", 10_000, |net| net.reaches_all(cut));
         net.run_checking(60_000, |net| assert!(!net.is_dead(cut)));
         assert!(net.is_alive(cut));
+        // Its kubelet is where it is, and speaks for the machine.
+        net.stop_agent(cut);
+        net.run_checking(30_000, |net| assert!(!net.is_dead(cut)));
+        net.start(cut);
+        net.until("it answers again", 10_000, |net| net.reaches_all(cut));
+        net.run(10_000);
         net.kill(cut);
         net.until("and its death is found", 8_000, |net| net.is_dead(cut));
     }

@@ -2,6 +2,7 @@
 
 mod cloud;
 
+use super::met;
 use crate::Millis;
 use crate::engine::{CheckResult, Config, Engine, Identity, Input, Met, Note, Output, Question};
 use crate::fixture::Fixture;
@@ -317,15 +318,13 @@ impl Net {
     }
 
     /// Whom node `i` has met.
-    pub(super) fn memory_of(&self, i: usize) -> &BTreeSet<MemberId> {
-        &self.memory[&i].seen_alive
+    pub(super) fn memory_of(&self, i: usize) -> BTreeSet<MemberId> {
+        self.memory[&i].seen_alive.keys().copied().collect()
     }
 
     /// Node `i` begins a new life that has met everybody.
     pub(super) fn meet_all(&mut self, i: usize) {
-        let all: BTreeSet<MemberId> = (1..=self.count()).map(Fixture::id).collect();
-        let (seen_alive, found) = (all.clone(), all);
-        self.memory.insert(i, Met { seen_alive, found });
+        self.memory.insert(i, met(&self.roster(), 1..=self.count()));
         self.start(i);
     }
 
@@ -524,6 +523,10 @@ impl Net {
             } => {
                 let j = self.index(suspect);
                 let is_cut = self.cut.contains(&(i, j)) || self.cut.contains(&(j, i));
+                let engine = self.engines[i - 1].as_ref();
+                let published = engine.and_then(|engine| Some(engine.roster().get(suspect)?.address));
+                let moved = engine.and_then(|engine| engine.moved_to(suspect));
+                let is_cut = is_cut || moved.or(published) != Some(self.address(j));
                 let open = !is_cut && !self.checks_are_dropped && self.kubelets.contains(&j);
                 let (delay, result) = if open && self.strange_kubelets.contains(&j) {
                     (30, CheckResult::Inconclusive)
@@ -572,11 +575,9 @@ impl Net {
                     self.standing.remove(&i);
                 }
             }
-            Output::SeenAlive(id) => {
-                self.memory.entry(i).or_default().seen_alive.insert(id);
-            }
-            Output::Found(id) => {
-                self.memory.entry(i).or_default().found.insert(id);
+            Output::Met => {
+                let met = self.engines[i - 1].as_ref().map(|engine| engine.met().clone());
+                self.memory.extend(met.map(|met| (i, met)));
             }
             Output::Note(note) => self.notes.push((self.now, i, note)),
             Output::Roster(roster) => self.passed_on.push((i, roster.reference().version)),

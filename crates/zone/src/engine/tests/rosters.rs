@@ -202,6 +202,25 @@ fn newcomers_on_one_side_of_a_split_convict_nobody_of_the_other() {
     net.until("nothing else has kept them", 60_000, |net| net.is_dead(3));
 }
 
+/// Node 3 gets a kubelet elsewhere, to which a firewall lets nobody: whoever begins anew then has not found
+/// it there, though it had where it was.
+#[test]
+fn a_kubelet_that_moves_behind_a_firewall_convicts_nobody_after_restarts() {
+    let mut net = Net::settled(5, 36);
+    net.run(30_000);
+    net.spec.members[2].kubelet.as_mut().unwrap().address = "10.9.9.9:10250".to_owned();
+    net.spec.version += 1;
+    net.kubelets.remove(&3);
+    net.introduce();
+    for i in [1, 2, 4] {
+        net.stop_agent(i);
+        net.start(i);
+    }
+    net.run(20_000);
+    net.stop_agent(3);
+    net.run_checking(40_000, |net| assert!(!net.is_dead(3)));
+}
+
 /// Its own word is a ballot, but no vote: reports must not show it in the place of one that readers count.
 #[test]
 fn a_learner_that_is_cut_off_beside_a_dead_voter_spoils_no_verdict() {

@@ -403,6 +403,34 @@ fn where_a_firewall_drops_checks_an_agent_that_stops_is_no_dead_machine() {
     net.until("a death is found", 6_000, |net| net.is_dead(3));
 }
 
+/// The port is closed after everybody was found. Agents that begin anew find that out at once, the others
+/// within an hour.
+#[rstest]
+fn a_port_that_is_closed_later_makes_no_agent_that_stops_a_dead_machine(
+    #[values(true, false)] upgraded: bool,
+) {
+    let mut net = Net::settled(5, 23);
+    net.run(30_000);
+    net.checks_are_dropped = true;
+    if upgraded {
+        for i in [1, 2, 4] {
+            net.stop_agent(i);
+            net.start(i);
+            net.run(10_000);
+        }
+    } else {
+        net.run(3_700_000);
+    }
+    net.stop_agent(3);
+    net.run_checking(40_000, nobody_is_dead);
+    // What they have learned outlives them.
+    for i in [1, 2, 4] {
+        net.stop_agent(i);
+        net.start(i);
+    }
+    net.run_checking(40_000, nobody_is_dead);
+}
+
 #[test]
 fn three_of_five_dead_is_no_verdict_and_no_sign_of_life() {
     let mut net = Net::settled(5, 17);

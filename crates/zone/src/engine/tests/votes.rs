@@ -1,6 +1,6 @@
 //! What a voter says, and what nobody can make it say.
 
-use super::heard;
+use super::{heard, met};
 use crate::Millis;
 use crate::engine::{CheckResult, Config, Engine, Identity, Input, Met, Output, Question};
 use crate::fixture::Fixture;
@@ -13,7 +13,7 @@ use crate::wire::{
 use proptest::prelude::*;
 use proptest::sample::select;
 use rstest::rstest;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -42,21 +42,20 @@ impl Voter {
     /// The agent of node 1 of so many, which has met all others.
     fn among(count: u8) -> Self {
         let others: Vec<usize> = (2..=usize::from(count)).collect();
-        let found = others.iter().map(|other| Fixture::id(*other)).collect();
-        let seen_alive = BTreeSet::new();
-        let mut voter = Self::started_in(Fixture::new(count), Met { seen_alive, found });
+        let zone = Fixture::new(count);
+        let met = met(&zone.roster(), others.iter().copied());
+        let mut voter = Self::started_in(zone, met);
         voter.run(2_000, &others);
         voter
     }
 
     /// A life that has just begun, after others that have met the suspect.
     fn started_with(seen_alive: bool, found: bool) -> Self {
-        let suspect = |met: bool| met.then(|| Fixture::id(SUSPECT)).into_iter().collect();
-        let met = Met {
-            seen_alive: suspect(seen_alive),
-            found: suspect(found),
-        };
-        Self::started_in(Fixture::new(3), met)
+        let zone = Fixture::new(3);
+        let mut met = met(&zone.roster(), [SUSPECT]);
+        met.seen_alive.retain(|_, _| seen_alive);
+        met.found.retain(|_, _| found);
+        Self::started_in(zone, met)
     }
 
     fn started_in(zone: Fixture, met: Met) -> Self {

@@ -1,0 +1,241 @@
+//! Regular checks of each member, which show that this agent's checks reach it (hazard 46).
+//!
+//! Heartbeats and checks take different ports. Where a firewall between nodes lets only heartbeats pass, a
+//! check fails whether the machine lives or not, and an agent that restarts would look like a dead machine.
+//! So this agent votes that a member is dead only if its checks find the member while it lives. To know that
+//! before it matters, each member is checked as soon as it was met, and from time to time again: what passes
+//! today may be closed tomorrow.
+
+use super::contacts::{Contacts, Peer, kubelet_of};
+use super::context::{Context, NEVER};
+use super::own::Own;
+use super::{CheckResult, Output, Question};
+use crate::Millis;
+use crate::roster::{MemberId, Roster};
+use crate::wire::Nonce;
+use std::collections::BTreeMap;
+
+/// A check lasts for so long, as in a round.
+const WITHIN_MS: u64 = 800;
+/// The longest pause between two of them, of which a random part is waited: all members boot at once after a
+/// power cut, and no kubelet shall be asked by 63 others within a moment.
+const PAUSE_MS: u64 = 200;
+/// A member that was not found is checked again after this time, doubled with each further check, and at once
+/// when it is back.
+const AGAIN_MS: u64 = 5_000;
+const LONGEST_MS: u64 = 600_000;
+/// A member that was found is checked again after this time. A check costs 4 KB: those of 63 members add 70
+/// bytes a second to the 1,600 of their heartbeats.
+const RECHECK_MS: u64 = 3_600_000;
+/// So many checks in a row that do not find a member whose agent answers meanwhile show that checks do not
+/// reach it any more. With 30 % loss a check fails in one of five cases.
+const MISSES: u32 = 3;
+
+pub(super) struct RegularChecks {
+    /// When the next check begins, or what became of the last one must be known.
+    due: Millis,
+    under_way: Option<UnderWay>,
+    /// Of members that this life of the agent has checked.
+    checked: BTreeMap<MemberId, Checked>,
+}
+
+#[derive(Clone, Copy)]
+struct UnderWay {
+    member: MemberId,
+    since: Millis,
+    /// It did not find the member. Until the time of a check is over its agent may answer.
+    failed: bool,
+}
+
+#[derive(Clone, Copy, Default)]
+struct Checked {
+    /// When the next check is due.
+    due: Millis,
+    /// A check of this life has found it, and not missed it since.
+    found: bool,
+    /// How many in a row did not find it.
+    tries: u32,
+    /// How many of these failed though its agent answered.
+    misses: u32,
+    /// During how many, to the last one, its agent did not answer.
+    silent: u32,
+}
+
+impl RegularChecks {
+    pub(super) fn new(now: Millis) -> Self {
+        Self {
+            due: now,
+            under_way: None,
+            checked: BTreeMap::new(),
+        }
+    }
+
+    pub(super) fn deadline(&self) -> Millis {
+        self.due
+    }
+
+    /// Members may have come, or be elsewhere.
+    pub(super) fn take_roster(&mut self, cx: &Context, before: &Roster) {
+        let kubelet =
+            |roster: &Roster, id: MemberId| roster.get(id).map(|member| kubelet_of(member).to_owned());
+        self.checked
+            .retain(|id, _| cx.roster().contains(*id) && kubelet(before, *id) == kubelet(cx.roster(), *id));
+        self.look_again(cx);
+    }
+
+    /// A member was met, or is heard again. It is checked at once unless it was found last: who dies before
+    /// it was found is called dead by nobody.
+    pub(super) fn member_returned(&mut self, cx: &Context, member: MemberId) {
+        match self.checked.get_mut(&member) {
+            Some(checked) if checked.tries == 0 => return,
+            Some(checked) => checked.due = checked.due.min(cx.now()),
+            None => {}
+        }
+        self.look_again(cx);
+    }
+
+    /// Its agent began anew, and its machine may have: what it lets pass may have changed. All others see
+    /// that at once, so each waits for a random time.
+    pub(super) fn member_began_anew(&mut self, cx: &mut Context, member: MemberId) {
+        if let Some(checked) = self.checked.get_mut(&member) {
+            checked.due = checked.due.min(cx.now().plus(cx.draw(AGAIN_MS)));
+            checked.found = false;
+        }
+        self.look_again(cx);
+    }
+
+    /// A member is reached at another address, and so is its kubelet.
+    pub(super) fn member_moved(&mut self, cx: &Context, member: MemberId) {
+        self.checked.remove(&member);
+        self.look_again(cx);
+    }
+
+    /// Checks are made in another way from now on.
+    pub(super) fn checks_changed(&mut self, cx: &Context) {
+        self.under_way = None;
+        self.checked.clear();
+        self.look_again(cx);
+    }
+
+    fn look_again(&mut self, cx: &Context) {
+        if self.under_way.is_none() {
+            self.due = self.due.min(cx.now());
+        }
+    }
+
+    /// Whether a check was asked for here and not for a round.
+    fn is_of(asked: Question) -> bool {
+        asked.round == Nonce::default()
+    }
+
+    /// What became of a check, for whomever it was made.
+    pub(super) fn take(
+        &mut self,
+        cx: &mut Context,
+        contacts: &mut Contacts,
+        (asked, member, result): (Question, MemberId, CheckResult),
+    ) {
+        if result.finds() {
+            let due = cx.now().plus(RECHECK_MS);
+            let found = true;
+            self.checked.insert(
+                member,
+                Checked {
+                    due,
+                    found,
+                    ..Checked::default()
+                },
+            );
+            contacts.found(cx, member);
+        }
+        let under_way = self.under_way.as_mut();
+        if let Some(check) = under_way.filter(|check| Self::is_of(asked) && check.member == member) {
+            if result == CheckResult::Failed {
+                check.failed = true;
+                self.due = check.since.plus(WITHIN_MS);
+            } else {
+                self.end(cx, contacts);
+            }
+        }
+    }
+
+    /// The check under way is over.
+    fn end(&mut self, cx: &mut Context, contacts: &mut Contacts) {
+        let now = cx.now();
+        let under_way = self.under_way.take();
+        self.due = now.plus(cx.draw(PAUSE_MS));
+        let Some(check) = under_way.filter(|check| self.due_of(check.member) <= now) else {
+            return;
+        };
+        let peer = contacts.of(cx, check.member);
+        let answered = peer.and_then(Peer::proved) >= Some(check.since);
+        let checked = self.checked.entry(check.member).or_default();
+        checked.tries = checked.tries.saturating_add(1);
+        checked.silent = if answered {
+            0
+        } else {
+            checked.silent.saturating_add(1)
+        };
+        checked.misses = checked.misses.saturating_add(u32::from(check.failed && answered));
+        let again = AGAIN_MS << (checked.tries - 1).min(8);
+        checked.due = now.plus(again.min(LONGEST_MS));
+        // What a former life found may not hold any more.
+        if checked.misses >= if checked.found { MISSES } else { 1 } {
+            checked.found = false;
+            contacts.not_found(cx, check.member);
+        }
+    }
+
+    /// Those that were not checked yet come first.
+    fn due_of(&self, member: MemberId) -> Millis {
+        self.checked.get(&member).map_or(Millis(0), |checked| checked.due)
+    }
+
+    pub(super) fn step(&mut self, cx: &mut Context, own: &Own, contacts: &mut Contacts) {
+        let now = cx.now();
+        if now < self.due {
+            return;
+        }
+        if self.under_way.is_some() {
+            return self.end(cx, contacts);
+        }
+        let met = contacts.met().filter_map(|index| cx.roster().member(index));
+        let others = met.filter(|member| member.id != cx.me() && member.kubelet.is_some());
+        let next = others.map(|member| (self.due_of(member.id), member.id)).min();
+        let Some((_, suspect)) = next.filter(|(due, _)| *due <= now) else {
+            self.due = next.map_or(NEVER, |(due, _)| due);
+            return;
+        };
+        self.under_way = Some(UnderWay {
+            member: suspect,
+            since: now,
+            failed: false,
+        });
+        self.due = now.plus(WITHIN_MS + PAUSE_MS);
+        // Of its agent, nobody may have heard for long: in a large cell it is watched by few.
+        contacts.send_heartbeat(cx, own, suspect, None);
+        let asked = Question {
+            asker: cx.me(),
+            round: Nonce::default(),
+        };
+        cx.put(Output::Check {
+            asked,
+            suspect,
+            within_ms: WITHIN_MS,
+        });
+    }
+
+    /// Members that checks do not find, though their agents answer.
+    pub(super) fn not_found(&self) -> impl Iterator<Item = MemberId> {
+        let is_missed = |checked: &Checked| checked.misses >= MISSES && checked.silent < MISSES;
+        let missed = self.checked.iter().filter(move |(_, checked)| is_missed(checked));
+        missed.map(|(member, _)| *member)
+    }
+}
+
+impl CheckResult {
+    /// Whether somebody answered at all.
+    fn finds(self) -> bool {
+        matches!(self, Self::Identity | Self::Inconclusive)
+    }
+}
