@@ -27,6 +27,9 @@ const FILE: &str = "agent-state.json";
 /// within a period, and one in each period later, and a flash card would be written for each. Whoever was met
 /// shortly before a life ended is met again in the next one.
 const GATHER: Duration = Duration::from_secs(5);
+/// The same after it was written once: one member that checks find and do not find by turns must not wear the
+/// card out.
+const GATHER_AGAIN: Duration = Duration::from_secs(60);
 /// What could not be written is tried again after this time, and told again after an hour.
 const TRIES_AGAIN: Duration = Duration::from_secs(30);
 const TOLD_AGAIN: Duration = Duration::from_secs(3_600);
@@ -256,7 +259,11 @@ pub(crate) fn warn_of_failed_write(error: &StateError) {
 /// Writes down what was learned, off the loop: a slow disk must not delay heartbeats.
 pub(crate) async fn remember(mut state: StateDir, mut learned: mpsc::UnboundedReceiver<Learned>) {
     let mut told = (!state.is_saved()).then(Instant::now);
-    while let Some(news) = next(&mut learned, state.is_saved()).await {
+    let mut not_before = Instant::now();
+    while let Some(news) = next(&mut learned, state.is_saved(), not_before).await {
+        if matches!(news.last(), Some(Learned::Met(_))) {
+            not_before = Instant::now() + GATHER_AGAIN;
+        }
         let written = tokio::task::spawn_blocking(move || {
             let outcome = state.update(|memory| news.into_iter().for_each(|news| learn(memory, news)));
             (state, outcome)
@@ -283,7 +290,11 @@ pub(crate) async fn remember(mut state: StateDir, mut learned: mpsc::UnboundedRe
 
 /// What was learned since, or nothing when it is time to try again what could not be written. `None`: the
 /// agent ends.
-async fn next(learned: &mut mpsc::UnboundedReceiver<Learned>, is_saved: bool) -> Option<Vec<Learned>> {
+async fn next(
+    learned: &mut mpsc::UnboundedReceiver<Learned>,
+    is_saved: bool,
+    not_before: Instant,
+) -> Option<Vec<Learned>> {
     let first = if is_saved {
         learned.recv().await?
     } else {
@@ -292,14 +303,18 @@ async fn next(learned: &mut mpsc::UnboundedReceiver<Learned>, is_saved: bool) ->
             Err(_) => return Some(Vec::new()),
         }
     };
-    Some(gather(first, learned).await)
+    Some(gather(first, learned, not_before).await)
 }
 
 /// News of the time in which one write is made of all. Only whom it has met is kept back: a life that ends
 /// before its sequences are written would be followed by one that uses them again, and one that ends before a
 /// roster is written may have no other way to it.
-async fn gather(first: Learned, learned: &mut mpsc::UnboundedReceiver<Learned>) -> Vec<Learned> {
-    let until = Instant::now() + GATHER;
+async fn gather(
+    first: Learned,
+    learned: &mut mpsc::UnboundedReceiver<Learned>,
+    not_before: Instant,
+) -> Vec<Learned> {
+    let until = not_before.max(Instant::now() + GATHER);
     let mut news = vec![first];
     while matches!(news.last(), Some(Learned::Met(_)))
         && let Ok(Some(next)) = tokio::time::timeout_at(until, learned.recv()).await
@@ -466,7 +481,7 @@ mod tests {
 
     /// A life that meets a whole cell, with the times at which its file changed, in milliseconds.
     #[tokio::test(start_paused = true)]
-    async fn whoever_meets_a_whole_cell_writes_once() {
+    async fn whoever_meets_a_whole_cell_writes_once_and_then_at_most_once_a_minute() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().to_owned();
         let (news, learned) = mpsc::unbounded_channel();
@@ -482,6 +497,11 @@ mod tests {
         }
         tokio::time::sleep_until(start + GATHER + Duration::from_millis(1)).await;
         assert_eq!(met(&path), 62);
+        news.send(Learned::Met(met_so_many(61))).unwrap();
+        tokio::time::sleep(GATHER_AGAIN - Duration::from_secs(1)).await;
+        assert_eq!(met(&path), 62);
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        assert_eq!(met(&path), 61);
         // What must not be lost is written at once, with what waits.
         news.send(Learned::Met(met_so_many(63))).unwrap();
         news.send(Learned::Sequence(base + 7)).unwrap();

@@ -265,6 +265,7 @@ impl Case<'_> {
             renewal: life.renewal,
             received: now,
             own: Some(now),
+            later: None,
             confirmed: None,
             slow: Some(slow),
         });
@@ -322,6 +323,7 @@ impl Case<'_> {
             renewal: Some(round.renewal),
             received: round.received,
             own: Some(round.received),
+            later: None,
             confirmed: None,
             slow,
         };
@@ -340,14 +342,15 @@ impl Case<'_> {
             Verdict::Dead(round) if self.evidence.life.order(round.renewal) == Ordering::Equal => Some(round),
             _ => None,
         };
-        // Voters that have heard it since, or begun anew, cannot vouch for all the time since the first
-        // round: the death is confirmed as if it began with this one.
         if let Some(round) = round.filter(|_| death.confirmed.is_none()) {
-            let vouches = |own: &Millis| round.silence_ms > round.received.since(*own);
-            if death.own.is_some_and(|own| !vouches(&own)) && self.lease == Lease::Stale {
-                death.slow = death.slow.or(Some(Slow::LeaseWasStale));
+            let first = *death.own.get_or_insert(round.received);
+            // A majority that heard it since, or began anew, does not speak for all the time since the first
+            // round. It may do so for the time since this one.
+            let covers = |first: Millis| round.silence_ms > round.received.since(first);
+            if !covers(first) && !death.later.is_some_and(|(later, _)| covers(later)) {
+                let slow = (self.lease == Lease::Stale).then_some(Slow::LeaseWasStale);
+                death.later = Some((round.received, slow));
             }
-            death.own = death.own.filter(vouches).or(Some(round.received));
         }
         if death.confirmed.is_none() && self.evidence.zone.may_be_split {
             death.slow = death.slow.or(Some(Slow::SeveralCells));
@@ -355,11 +358,14 @@ impl Case<'_> {
         if death.confirmed.is_none() && !self.was_back(next) {
             death.slow = death.slow.or(Some(Slow::Returning));
         }
-        if let Some(round) = round.filter(|round| death.confirmed.is_none() && self.confirms(&death, round)) {
-            if self.evidence.zone.may_prove_split {
-                death.slow = death.slow.or(Some(Slow::OthersSilent));
-            } else {
-                death.confirmed = Some(round.received);
+        let unconfirmed = round.filter(|_| death.confirmed.is_none());
+        if let Some((round, slow)) =
+            unconfirmed.and_then(|round| Some((round, self.confirms(&death, &round)?)))
+        {
+            let split = self.evidence.zone.may_prove_split.then_some(Slow::OthersSilent);
+            match slow.or(split) {
+                Some(slow) => death.slow = death.slow.or(Some(slow)),
+                None => death.confirmed = Some(round.received),
             }
         }
         next.latch = Latch::Dead(death);
@@ -386,14 +392,17 @@ impl Case<'_> {
     /// Whether a later round confirms a death (hazard 36): its ballots sign a challenge that was drawn long
     /// enough after the first round was received, and a majority of them had had no contact since then. Both
     /// are signed by the voters. Only who drew the challenge knows when that was, so only a leader confirms.
-    fn confirms(&self, death: &DeadLatch, round: &Death) -> bool {
-        death.first_rounds().any(|(first, confirmable)| {
-            round.challenged.is_some_and(|drawn| drawn >= confirmable)
-                && round.silence_ms > round.received.since(first)
+    /// Returns why the death is not accelerated, if anything.
+    fn confirms(&self, death: &DeadLatch, round: &Death) -> Option<Option<Slow>> {
+        let mut rounds = death.first_rounds();
+        let confirmed = rounds.find(|(first, confirmable, _)| {
+            round.challenged.is_some_and(|drawn| drawn >= *confirmable)
+                && round.silence_ms > round.received.since(*first)
                 && self.silent_long_enough()
                 // Who was cut off together with it is late by now.
-                && self.now.since(first) >= self.timing.overdue_after()
-        })
+                && self.now.since(*first) >= self.timing.overdue_after()
+        });
+        confirmed.map(|(_, _, slow)| slow)
     }
 
     /// Neither latch nor dead verdict: the Lease decides, and the neighbours where it is stale.

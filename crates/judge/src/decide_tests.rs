@@ -483,8 +483,8 @@ fn a_node_that_stalls_and_lives_in_between_is_never_confirmed_dead(#[case] stall
     case.convict(5);
     assert_eq!(
         case.look().state(),
-        STOCK_PACE,
-        "a contact since the first round makes a no void, and its Lease is stale"
+        ANNOUNCED,
+        "a contact since the first round makes a no void"
     );
 }
 
@@ -852,6 +852,7 @@ fn adopted(requested: u64, received: u64) -> DeadLatch {
         renewal: None,
         received: at(received),
         own: None,
+        later: None,
         confirmed: None,
         slow: None,
     }

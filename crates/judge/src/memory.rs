@@ -99,10 +99,12 @@ pub struct DeadLatch {
     pub renewal: Option<Renewal>,
     /// When the first round was received, by this process or by another leader, whose clock is not ours.
     pub received: Millis,
-    /// When this process received the first round since which a majority of the voters had no contact. A
-    /// clock of the other leader that is behind ours by more than the node was silent before, or a voter that
-    /// began anew, would else keep the death from ever being confirmed.
+    /// When this process received a round first. A clock of the other leader that is behind ours by more than
+    /// the node was silent before would else keep the death from ever being confirmed.
     pub own: Option<Millis>,
+    /// A later round since which a majority of the voters had no contact, where that is so of none before: a
+    /// voter had heard the node since, or began anew. Why a death that began with it is not accelerated.
+    pub later: Option<(Millis, Option<Slow>)>,
     /// When a later round confirmed it.
     pub confirmed: Option<Millis>,
     /// Why its eviction is not accelerated.
@@ -110,13 +112,14 @@ pub struct DeadLatch {
 }
 
 impl DeadLatch {
-    /// When first rounds were received, and from when on a challenge confirms each: one by our clock, one by
-    /// another leader's.
-    pub fn first_rounds(&self) -> impl Iterator<Item = (Millis, Millis)> {
-        let own = self.own.map(|own| (own, own.plus(CONFIRMED_AFTER_MS)));
+    /// Rounds with which the death may have begun: when each was received, from when on a challenge confirms
+    /// it, and why it is not accelerated then. Two are by our clock, one by another leader's.
+    pub fn first_rounds(&self) -> impl Iterator<Item = (Millis, Millis, Option<Slow>)> {
+        let ours = |(first, slow): (Millis, _)| (first, first.plus(CONFIRMED_AFTER_MS), slow);
+        let own = self.own.map(|own| ours((own, None)));
         let theirs = Some(self.received).filter(|_| self.own != Some(self.received));
-        let theirs = theirs.map(|first| (first, first.plus(CONFIRMED_AFTER_ADOPTED_MS)));
-        own.into_iter().chain(theirs)
+        let theirs = theirs.map(|first| (first, first.plus(CONFIRMED_AFTER_ADOPTED_MS), None));
+        own.into_iter().chain(theirs).chain(self.later.map(ours))
     }
 }
 

@@ -60,7 +60,14 @@ fn a_voter_that_begins_anew_delays_the_confirmation_and_does_not_prevent_it() {
     let mut late = case.clone();
     late.go(126);
     late.convict(6);
-    assert_eq!(late.look().state(), STOCK_PACE, "its Lease is stale by then");
+    assert_eq!(late.look().state(), ANNOUNCED);
+    let mut one_round = late.clone();
+    one_round.go(127);
+    one_round.convict(41);
+    assert_eq!(one_round.look().state(), CONFIRMED, "one round is without it");
+    late.go(139);
+    late.convict(19);
+    assert_eq!(late.look().state(), STOCK_PACE, "its Lease was stale at 126");
     for second in [107, 111, 115, 119] {
         case.go(second);
         case.convict(second - 106);

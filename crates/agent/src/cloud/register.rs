@@ -16,6 +16,8 @@ use tokio_util::sync::CancellationToken;
 /// Node and AgentStatus are compared with what they should be after this time and up to half as much again,
 /// by two requests. What takes an agent out of its cell's roster has them compared at once.
 const REGISTER_AGAIN: Duration = Duration::from_secs(240);
+/// Whom checks do not find is told again after this time at the earliest.
+const TOLD_AGAIN: Duration = Duration::from_secs(60);
 
 /// The schema of AgentStatus takes no more characters in `checkProblem`.
 const LONGEST_PROBLEM: usize = 1_024;
@@ -107,12 +109,17 @@ pub(crate) async fn stay_registered(
             }
             std::future::pending::<()>().await;
         };
+        let lost = async {
+            // A member that checks find and do not find by turns causes no more writes than that.
+            tokio::time::sleep(TOLD_AGAIN).await;
+            not_found.changed().await
+        };
         tokio::select! {
             () = shutdown.cancelled() => return None,
             () = tokio::time::sleep(wait) => {}
             () = changed => {}
             Ok(()) = checks.changed() => {}
-            Ok(()) = not_found.changed() => {}
+            Ok(()) = lost => {}
             Ok(()) = registration.keys.changed() => {}
             () = again.notified(), if is_registered => {}
         }

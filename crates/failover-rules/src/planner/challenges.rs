@@ -142,7 +142,8 @@ fn spread(object: &str) -> u64 {
 /// stock pace needs none.
 fn awaiting_confirmation(death: &DeadLatch) -> impl Iterator<Item = (Millis, Millis)> {
     let awaits = death.confirmed.is_none() && death.slow.is_none();
-    death.first_rounds().filter(move |_| awaits)
+    let rounds = death.first_rounds().filter(move |_| awaits);
+    rounds.map(|(first, confirmable, _)| (first, confirmable))
 }
 
 fn challenge(

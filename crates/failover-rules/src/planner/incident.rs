@@ -173,6 +173,7 @@ fn read_latch(status: &NodeIncidentStatus, now: Millis) -> Latch {
         renewal: record.last_renewal.parse().ok().map(Renewal),
         received: first,
         own: None,
+        later: None,
         confirmed: read_instant(record.confirmed_at.as_ref(), now),
         slow: Slow::parse(&record.stock_pace),
     })

@@ -180,7 +180,10 @@ impl Contacts {
     pub(super) fn found(&mut self, cx: &mut Context, member: MemberId) {
         let peer = self.of_mut(cx, member);
         let is_news = peer.is_some_and(|peer| !std::mem::replace(&mut peer.found, true));
-        if let Some(member) = cx.roster().get(member).filter(|_| is_news) {
+        // What is remembered is where the roster says that it is.
+        let position = cx.roster().position(member);
+        let is_home = position.is_some_and(|index| cx.address(index) == cx.published_address(index));
+        if let Some(member) = cx.roster().get(member).filter(|_| is_news && is_home) {
             self.remembered.note_found(member);
             cx.put(Output::Met);
         }
@@ -367,11 +370,13 @@ impl Contacts {
             }
             if published || source == address && !peer.answers_at_home(now, period) {
                 moved = cx.reach_at(from, address);
-                // Whether checks reach it there is not known.
-                peer.found &= !moved;
             }
         }
         let met = !std::mem::replace(&mut peer.seen_alive, true);
+        if moved {
+            // Whether checks reach it there is not known.
+            self.not_found(cx, header.from);
+        }
         if let Some(member) = cx.roster().member(from).filter(|_| met) {
             self.remembered.note_seen_alive(member);
             cx.put(Output::Met);

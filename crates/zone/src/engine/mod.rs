@@ -21,7 +21,7 @@
 //! | `hand_over` | reports for agents of other cells to write | reporters of a cell without a link |
 //! | `carrier` | what an agent does for such cells | every member that has a link |
 //! | `acknowledgement` | which roster is in force here, and whom a learner has met | learners; all while a roster settles |
-//! | `regular_check` | whether this agent's checks reach a member at all | everybody, once for each member and then every hour |
+//! | `regular_check` | whether this agent's checks reach a member at all | everybody, once for each member and then one a minute |
 //!
 //! They share a `context`; `reach` is what contacts and watches say together,
 //! and `ranking` says who reports. What goes in and comes out

@@ -24,11 +24,16 @@ const PAUSE_MS: u64 = 200;
 /// when it is back.
 const AGAIN_MS: u64 = 5_000;
 const LONGEST_MS: u64 = 600_000;
-/// A member that was found is checked again after this time. A check costs 4 KB: those of 63 members add 70
-/// bytes a second to the 1,600 of their heartbeats.
-const RECHECK_MS: u64 = 3_600_000;
-/// So many checks in a row that do not find a member whose agent answers meanwhile show that checks do not
-/// reach it any more. With 30 % loss a check fails in one of five cases.
+/// A member that was found is checked again after this time for each member of the cell, by a random quarter
+/// of it sooner or later, so that not all are checked together. A check costs 4 KB: these add 70 bytes a
+/// second to the 1,600 that a member of a cell of 64 sends to its peers, and as many where it is checked
+/// itself.
+const RECHECK_MS: u64 = 60_000;
+/// For so long an answer may come of a check that began before its member moved, or before checks were made
+/// in another way.
+const LATE_MS: u64 = WITHIN_MS + PAUSE_MS;
+/// So many checks that do not find a member whose agent answers meanwhile, and none between that finds it,
+/// show that checks do not reach it any more. With 30 % loss a check fails in one of five cases.
 const MISSES: u32 = 3;
 
 pub(super) struct RegularChecks {
@@ -51,9 +56,11 @@ struct UnderWay {
 struct Checked {
     /// When the next check is due.
     due: Millis,
+    /// No check that was answered before this moment counts.
+    counts_from: Millis,
     /// A check of this life has found it, and not missed it since.
     found: bool,
-    /// How many in a row did not find it.
+    /// How many in a row did not find it, since it is back.
     tries: u32,
     /// How many of these failed though its agent answered.
     misses: u32,
@@ -76,10 +83,13 @@ impl RegularChecks {
 
     /// Members may have come, or be elsewhere.
     pub(super) fn take_roster(&mut self, cx: &Context, before: &Roster) {
-        let kubelet =
-            |roster: &Roster, id: MemberId| roster.get(id).map(|member| kubelet_of(member).to_owned());
-        self.checked
-            .retain(|id, _| cx.roster().contains(*id) && kubelet(before, *id) == kubelet(cx.roster(), *id));
+        self.checked.retain(|id, _| cx.roster().contains(*id));
+        for member in cx.roster().members() {
+            let old = before.get(member.id);
+            if old.is_some_and(|old| kubelet_of(old) != kubelet_of(member)) {
+                self.begin_again(cx, member.id);
+            }
+        }
         self.look_again(cx);
     }
 
@@ -88,33 +98,53 @@ impl RegularChecks {
     pub(super) fn member_returned(&mut self, cx: &Context, member: MemberId) {
         match self.checked.get_mut(&member) {
             Some(checked) if checked.tries == 0 => return,
-            Some(checked) => checked.due = checked.due.min(cx.now()),
+            Some(checked) => {
+                checked.due = checked.due.min(cx.now());
+                (checked.tries, checked.silent) = (0, 0);
+            }
             None => {}
         }
         self.look_again(cx);
     }
 
-    /// Its agent began anew, and its machine may have: what it lets pass may have changed. All others see
-    /// that at once, so each waits for a random time.
+    /// Its agent began anew, and its machine may have: what it lets pass may have changed. Many see that at
+    /// once, so each waits for a random time.
     pub(super) fn member_began_anew(&mut self, cx: &mut Context, member: MemberId) {
         if let Some(checked) = self.checked.get_mut(&member) {
-            checked.due = checked.due.min(cx.now().plus(cx.draw(AGAIN_MS)));
-            checked.found = false;
+            *checked = Checked {
+                due: checked.due.min(cx.now().plus(cx.draw(AGAIN_MS))),
+                counts_from: checked.counts_from,
+                ..Checked::default()
+            };
         }
         self.look_again(cx);
     }
 
     /// A member is reached at another address, and so is its kubelet.
     pub(super) fn member_moved(&mut self, cx: &Context, member: MemberId) {
-        self.checked.remove(&member);
+        self.begin_again(cx, member);
         self.look_again(cx);
     }
 
     /// Checks are made in another way from now on.
     pub(super) fn checks_changed(&mut self, cx: &Context) {
-        self.under_way = None;
-        self.checked.clear();
+        for member in cx.roster().members() {
+            self.begin_again(cx, member.id);
+        }
         self.look_again(cx);
+    }
+
+    /// What checks of this member have shown holds no more. It gets no precedence by that: one that moves to
+    /// and fro would keep others from being checked.
+    fn begin_again(&mut self, cx: &Context, member: MemberId) {
+        let due = cx.now().plus(LATE_MS);
+        let anew = Checked {
+            due,
+            counts_from: due,
+            ..Checked::default()
+        };
+        self.checked.insert(member, anew);
+        self.under_way = self.under_way.filter(|check| check.member != member);
     }
 
     fn look_again(&mut self, cx: &Context) {
@@ -124,8 +154,8 @@ impl RegularChecks {
     }
 
     /// Whether a check was asked for here and not for a round.
-    fn is_of(asked: Question) -> bool {
-        asked.round == Nonce::default()
+    fn is_of(cx: &Context, asked: Question) -> bool {
+        asked.asker == cx.me() && asked.round == Nonce::default()
     }
 
     /// What became of a check, for whomever it was made.
@@ -135,21 +165,20 @@ impl RegularChecks {
         contacts: &mut Contacts,
         (asked, member, result): (Question, MemberId, CheckResult),
     ) {
-        if result.finds() {
-            let due = cx.now().plus(RECHECK_MS);
-            let found = true;
-            self.checked.insert(
-                member,
-                Checked {
-                    due,
-                    found,
-                    ..Checked::default()
-                },
-            );
+        let known = self.checked.get(&member);
+        let counts = known.is_none_or(|checked| checked.counts_from <= cx.now());
+        if result.finds() && counts {
+            let pace = RECHECK_MS * cx.roster().members().len() as u64;
+            let checked = Checked {
+                due: cx.now().plus(pace / 4 * 3 + cx.draw(pace / 2)),
+                found: true,
+                ..Checked::default()
+            };
+            self.checked.insert(member, checked);
             contacts.found(cx, member);
         }
         let under_way = self.under_way.as_mut();
-        if let Some(check) = under_way.filter(|check| Self::is_of(asked) && check.member == member) {
+        if let Some(check) = under_way.filter(|check| Self::is_of(cx, asked) && check.member == member) {
             if result == CheckResult::Failed {
                 check.failed = true;
                 self.due = check.since.plus(WITHIN_MS);
