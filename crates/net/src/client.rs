@@ -28,7 +28,7 @@
 use certificate::ClientCertificate;
 use connections::Connections;
 use dial::{CONNECT, Dialer, Endpoints, Prompt};
-use exchange::ExchangeLayer;
+use exchange::Exchange;
 use http::{Request, Response};
 use hyper::body::Incoming;
 use hyper_rustls::{DefaultServerNameResolver, FixedServerNameResolver, HttpsConnector, ResolveServerName};
@@ -39,7 +39,7 @@ use kube::{Client, Config};
 use retry::ReadsAgain;
 use rustls::client::Resumption;
 use rustls::pki_types::ServerName;
-use silence::SilenceLayer;
+use silence::Silence;
 use std::sync::Arc;
 use std::time::Duration;
 use tower::layer::util::Identity;
@@ -221,12 +221,12 @@ impl Access {
         });
         let service = ServiceBuilder::new()
             .layer(config.base_uri_layer())
-            .layer(SilenceLayer)
+            .layer_fn(|inner| Silence { inner })
             .option_layer(self.repeats_reads.then(|| RetryLayer::new(ReadsAgain::new())))
             .option_layer(config.auth_layer()?)
             .layer(config.extra_headers_layer()?)
             .map_err(BoxError::from)
-            .layer(ExchangeLayer)
+            .layer_fn(|inner| Exchange { inner })
             .service(connections);
         Ok(BoxCloneSyncService::new(service))
     }

@@ -8,39 +8,18 @@ pub trait Conditions {
     fn conditions(&self) -> Vec<(&str, &str, &str)>;
 }
 
-impl Conditions for Pod {
-    fn conditions(&self) -> Vec<(&str, &str, &str)> {
-        let all = self
-            .status
-            .iter()
-            .flat_map(|status| status.conditions.iter().flatten());
-        let shown = all.map(|one| {
-            (
-                one.type_.as_str(),
-                one.status.as_str(),
-                one.reason.as_deref().unwrap_or_default(),
-            )
-        });
-        shown.collect()
-    }
+macro_rules! conditions_of {
+    ($($kind:ty),+) => {$(
+        impl Conditions for $kind {
+            fn conditions(&self) -> Vec<(&str, &str, &str)> {
+                let all = self.status.iter().flat_map(|status| status.conditions.iter().flatten());
+                all.map(|one| (one.type_.as_str(), one.status.as_str(), one.reason.as_deref().unwrap_or_default()))
+                    .collect()
+            }
+        }
+    )+};
 }
-
-impl Conditions for Node {
-    fn conditions(&self) -> Vec<(&str, &str, &str)> {
-        let all = self
-            .status
-            .iter()
-            .flat_map(|status| status.conditions.iter().flatten());
-        let shown = all.map(|one| {
-            (
-                one.type_.as_str(),
-                one.status.as_str(),
-                one.reason.as_deref().unwrap_or_default(),
-            )
-        });
-        shown.collect()
-    }
-}
+conditions_of!(Pod, Node);
 
 /// Status and reason of a condition; both are empty where there is none.
 pub fn condition<'a>(of: &'a impl Conditions, kind: &str) -> (&'a str, &'a str) {

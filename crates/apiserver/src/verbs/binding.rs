@@ -1,6 +1,6 @@
 //! `pods/binding` and `bindings`: which node runs a pod.
 
-use super::context::{Answer, Context};
+use super::context::{ATTEMPTS, Answer, Context};
 use crate::request::Operation;
 use crate::request::query::WriteOptions;
 use crate::store::{StoreError, Table, key, resource_version};
@@ -9,9 +9,6 @@ use evenkeel_kube_rules::status::{ApiError, ApiResult};
 use evenkeel_kube_rules::time::rfc3339;
 use jiff::Timestamp;
 use serde_json::{Value, json};
-
-/// Times that a binding is tried against concurrent writers of the pod.
-const ATTEMPTS: usize = 32;
 
 pub(crate) async fn create(context: &Context) -> ApiResult<Answer> {
     let options = WriteOptions::parse(&context.query, "CreateOptions", &context.user_agent)?;

@@ -18,6 +18,10 @@ use serde_json::{Value, json};
 use std::sync::{Arc, Mutex, PoisonError};
 use tokio_util::sync::CancellationToken;
 
+/// Times that a write is tried against concurrent writers, where the client does not name the version that it
+/// replaces.
+pub(super) const ATTEMPTS: usize = 32;
+
 /// One request, read and permitted.
 pub(crate) struct Context {
     pub(crate) server: Arc<Shared>,

@@ -1,6 +1,6 @@
 //! Delete: grace, finalizers, propagation, preconditions.
 
-use super::context::{Answer, Content, Context, List};
+use super::context::{ATTEMPTS, Answer, Content, Context, List};
 use super::hooks::{self, Special};
 use super::read::{self, presented};
 use crate::kinds::convert::to_served;
@@ -14,9 +14,6 @@ use evenkeel_kube_rules::time::rfc3339;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 use std::sync::Arc;
-
-/// Times that a deletion is tried against concurrent writers.
-const ATTEMPTS: usize = 32;
 
 const ORPHAN: &str = "orphan";
 const FOREGROUND: &str = "foregroundDeletion";

@@ -1,6 +1,6 @@
 //! `pods/eviction`: a deletion that disruption budgets may refuse.
 
-use super::context::{Answer, Context};
+use super::context::{ATTEMPTS, Answer, Context};
 use super::delete::{DeleteOptions, remove};
 use crate::request::Operation;
 use crate::request::query::WriteOptions;
@@ -12,9 +12,6 @@ use evenkeel_kube_rules::time::rfc3339;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 use std::sync::Arc;
-
-/// Times that a budget is charged against concurrent writers.
-const ATTEMPTS: usize = 32;
 
 /// Disrupted pods that a budget may list before it counts as stuck; upstream's number.
 const DISRUPTED_PODS: usize = 2_000;

@@ -1,15 +1,12 @@
 //! `PUT namespaces/NAME/finalize`: who holds a namespace back.
 
-use super::context::{Answer, Context};
+use super::context::{ATTEMPTS, Answer, Context};
 use super::hooks;
 use crate::request::query::WriteOptions;
 use crate::store::{StoreError, resource_version};
 use evenkeel_kube_rules::status::ApiResult;
 use serde_json::json;
 use std::sync::Arc;
-
-/// Times that an unconditional replacement is tried against concurrent writers.
-const ATTEMPTS: usize = 32;
 
 pub(crate) fn update(context: &Context) -> ApiResult<Answer> {
     let options = WriteOptions::parse(&context.query, "UpdateOptions", &context.user_agent)?;

@@ -1,6 +1,6 @@
 //! What a write to some kinds brings with it, and subresources that other modules answer.
 
-use super::context::{Answer, Context};
+use super::context::{ATTEMPTS, Answer, Context};
 use super::delete::{DeleteOptions, set_finalizers};
 use super::ownership;
 use super::rules::Part;
@@ -22,10 +22,6 @@ use std::sync::Arc;
 
 /// Holds a definition back until its instances are gone.
 const CLEANUP: &str = "customresourcecleanup.apiextensions.k8s.io";
-
-/// Times that the status of a definition is written against concurrent writers.
-const ATTEMPTS: usize = 32;
-
 fn is_definition(context: &Context) -> bool {
     let gvr = &context.resource.gvr;
     gvr.group == "apiextensions.k8s.io" && gvr.resource == "customresourcedefinitions"

@@ -1,6 +1,6 @@
 //! `/scale`: the number of replicas, for any kind that has one.
 
-use super::context::{Answer, Context};
+use super::context::{ATTEMPTS, Answer, Context};
 use super::ownership;
 use super::patch::{APPLY, Format};
 use super::rules::Part;
@@ -13,9 +13,6 @@ use evenkeel_kube_rules::gvk::Gvk;
 use evenkeel_kube_rules::status::{ApiError, ApiResult, FieldError};
 use evenkeel_kube_rules::strict::{self, FieldValidation};
 use serde_json::{Value, json};
-
-/// Times that a change is tried against concurrent writers.
-const ATTEMPTS: usize = 32;
 
 fn gvk() -> Gvk {
     Gvk {

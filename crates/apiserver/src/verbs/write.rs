@@ -1,6 +1,6 @@
 //! Create and update.
 
-use super::context::{Answer, Context};
+use super::context::{ATTEMPTS, Answer, Context};
 use super::hooks;
 use super::naming::{AFTER_MUTATION, fit_name, fit_namespace, generated, single_owners};
 use super::ownership;
@@ -19,9 +19,6 @@ use evenkeel_kube_rules::time::rfc3339;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 use std::sync::Arc;
-
-/// Times that a write without a resourceVersion of its own is tried against concurrent writers.
-const ATTEMPTS: usize = 32;
 
 /// Names tried for `generateName`.
 const NAMES: usize = 8;

@@ -2,7 +2,8 @@
 
 use super::LockError;
 use super::announcer::Announcer;
-use super::refusal::{Verb, lock_error};
+use super::memory::Op;
+use super::refusal::lock_error;
 use super::target::Target;
 use crate::core::{Observation, Record};
 use futures::future::{BoxFuture, FutureExt as _};
@@ -79,7 +80,7 @@ impl ObjectLock {
             match lock.api.get_opt(&lock.target.name).await {
                 Ok(Some(object)) => lock.observe(object).map(Some),
                 Ok(None) => Ok(None),
-                Err(error) => Err(lock_error(&lock.target, Verb::Get, error)),
+                Err(error) => Err(lock_error(&lock.target, Op::Get, error)),
             }
         }
         .boxed()
@@ -95,7 +96,7 @@ impl ObjectLock {
             let object = lock.fill(object, &record)?;
             match lock.api.create(&PostParams::default(), &object).await {
                 Ok(object) => lock.observe(object),
-                Err(error) => Err(lock_error(target, Verb::Create, error)),
+                Err(error) => Err(lock_error(target, Op::Create, error)),
             }
         }
         .boxed()
@@ -112,7 +113,7 @@ impl ObjectLock {
             let (name, params) = (&lock.target.name, PostParams::default());
             match lock.api.replace(name, &params, &object).await {
                 Ok(object) => lock.observe(object),
-                Err(error) => Err(lock_error(&lock.target, Verb::Update, error)),
+                Err(error) => Err(lock_error(&lock.target, Op::Update, error)),
             }
         }
         .boxed()
@@ -229,7 +230,7 @@ impl ObjectLock {
         match self.api.get_opt(&self.target.name).await {
             Ok(Some(object)) if version(&object) == wanted => Ok(object),
             Ok(_) => Err(LockError::Conflict),
-            Err(error) => Err(lock_error(&self.target, Verb::Get, error)),
+            Err(error) => Err(lock_error(&self.target, Op::Get, error)),
         }
     }
 

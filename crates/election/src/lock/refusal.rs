@@ -1,55 +1,37 @@
 //! Turns a failed request into the error of a lock.
 
 use super::LockError;
+use super::memory::Op;
 use super::target::Target;
 use kube::core::Status;
 use std::error::Error as _;
-use std::fmt;
-
-/// The kind of request that failed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Verb {
-    Get,
-    Create,
-    Update,
-}
-
-impl fmt::Display for Verb {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Get => "get",
-            Self::Create => "create",
-            Self::Update => "update",
-        })
-    }
-}
 
 /// The message of an API server for an update of an object that does not exist any more.
 const CREATED_WITH_VERSION: &str = "resourceVersion should not be set on objects to be created";
 
 /// The error of the lock for a failed request.
-pub(super) fn lock_error(target: &Target, verb: Verb, error: kube::Error) -> LockError {
+pub(super) fn lock_error(target: &Target, op: Op, error: kube::Error) -> LockError {
     match error {
-        kube::Error::Api(status) => from_status(target, verb, &status),
+        kube::Error::Api(status) => from_status(target, op, &status),
         kube::Error::SerdeError(error) => LockError::Malformed(format!(
-            "cannot {verb} {target}: the answer cannot be read ({error}); check that the client talks to a \
+            "cannot {op} {target}: the answer cannot be read ({error}); check that the client talks to a \
              Kubernetes API server"
         )),
-        error => LockError::Unreachable(format!("cannot {verb} {target}: {}", chain(&error))),
+        error => LockError::Unreachable(format!("cannot {op} {target}: {}", chain(&error))),
     }
 }
 
-fn from_status(target: &Target, verb: Verb, status: &Status) -> LockError {
+fn from_status(target: &Target, op: Op, status: &Status) -> LockError {
     let (said, namespace) = (detail(status), &target.namespace);
-    let refused = |text: String| LockError::Refused(format!("cannot {verb} {target}: {text}"));
-    match (status.code, verb) {
+    let refused = |text: String| LockError::Refused(format!("cannot {op} {target}: {text}"));
+    match (status.code, op) {
         // Other conflicts on create, for example with a change of a quota, are not about the lock.
-        (409, Verb::Create) if status.is_already_exists() => LockError::Conflict,
+        (409, Op::Create) if status.is_already_exists() => LockError::Conflict,
         // 404: the object was deleted since it was read, which also is a write in between.
-        (409 | 404, Verb::Update) => LockError::Conflict,
+        (409 | 404, Op::Update) => LockError::Conflict,
         // The same, for kinds that an update may create, such as Leases and Endpoints.
-        (500, Verb::Update) if status.message.contains(CREATED_WITH_VERSION) => LockError::Conflict,
-        (404, Verb::Create) if is_namespace_missing(status) => refused(format!(
+        (500, Op::Update) if status.message.contains(CREATED_WITH_VERSION) => LockError::Conflict,
+        (404, Op::Create) if is_namespace_missing(status) => refused(format!(
             "namespace `{namespace}` does not exist ({said}); create it, or put the lock into another"
         )),
         (404, _) => refused(format!(
@@ -73,7 +55,7 @@ fn from_status(target: &Target, verb: Verb, status: &Status) -> LockError {
         )),
         // After a 5xx a write may have been made all the same.
         (429 | 500.., _) => LockError::Unreachable(format!(
-            "cannot {verb} {target}: the API server cannot serve it now ({said})"
+            "cannot {op} {target}: the API server cannot serve it now ({said})"
         )),
         _ => refused(said),
     }
@@ -129,32 +111,32 @@ mod tests {
         Target::new(ApiResource::erase::<Lease>(&()), "ns", "name").unwrap()
     }
 
-    fn answer(verb: Verb, code: u16, reason: &str, message: &str) -> LockError {
+    fn answer(op: Op, code: u16, reason: &str, message: &str) -> LockError {
         let status = Status::failure(message, reason).with_code(code);
-        lock_error(&target(), verb, kube::Error::Api(status.boxed()))
+        lock_error(&target(), op, kube::Error::Api(status.boxed()))
     }
 
     #[rstest]
-    #[case::created_before(Verb::Create, 409, "AlreadyExists", true)]
-    #[case::quota_changed(Verb::Create, 409, "Conflict", false)]
-    #[case::written_before(Verb::Update, 409, "Conflict", true)]
-    #[case::no_reason_given(Verb::Update, 409, "", true)]
-    #[case::deleted_before(Verb::Update, 404, "NotFound", true)]
-    #[case::no_such_namespace(Verb::Create, 404, "NotFound", false)]
-    #[case::forbidden(Verb::Update, 403, "Forbidden", false)]
+    #[case::created_before(Op::Create, 409, "AlreadyExists", true)]
+    #[case::quota_changed(Op::Create, 409, "Conflict", false)]
+    #[case::written_before(Op::Update, 409, "Conflict", true)]
+    #[case::no_reason_given(Op::Update, 409, "", true)]
+    #[case::deleted_before(Op::Update, 404, "NotFound", true)]
+    #[case::no_such_namespace(Op::Create, 404, "NotFound", false)]
+    #[case::forbidden(Op::Update, 403, "Forbidden", false)]
     fn a_conflict_is_a_write_of_somebody_else(
-        #[case] verb: Verb,
+        #[case] op: Op,
         #[case] code: u16,
         #[case] reason: &str,
         #[case] conflict: bool,
     ) {
-        let error = answer(verb, code, reason, "so it is");
+        let error = answer(op, code, reason, "so it is");
         assert_eq!(error == LockError::Conflict, conflict, "{error}");
     }
 
     #[test]
     fn forbidden_names_what_was_asked_and_which_rights_are_missing() {
-        let LockError::Refused(text) = answer(Verb::Update, 403, "Forbidden", "User \"me\" cannot") else {
+        let LockError::Refused(text) = answer(Op::Update, 403, "Forbidden", "User \"me\" cannot") else {
             panic!("not a refusal")
         };
         let expected = "cannot update Lease ns/name: forbidden (status 403: User \"me\" cannot); allow get, create \
@@ -182,7 +164,7 @@ mod tests {
     )]
     #[case::other(400, "no way", "cannot create Lease ns/name: status 400: no way")]
     fn a_refusal_says_what_to_do(#[case] code: u16, #[case] message: &str, #[case] expected: &str) {
-        let LockError::Refused(text) = answer(Verb::Create, code, "", message) else {
+        let LockError::Refused(text) = answer(Op::Create, code, "", message) else {
             panic!("not a refusal")
         };
         assert!(text.contains(expected), "{text}");
@@ -195,7 +177,7 @@ mod tests {
             "details": {"causes": [{"reason": "NamespaceTerminating", "message": "being terminated", "field": ""}]},
         }))
         .unwrap();
-        let error = lock_error(&target(), Verb::Create, kube::Error::Api(status.boxed()));
+        let error = lock_error(&target(), Op::Create, kube::Error::Api(status.boxed()));
         assert!(error.to_string().contains("is being deleted"), "{error}");
     }
 
@@ -205,7 +187,7 @@ mod tests {
     #[case(503)]
     #[case(504)]
     fn a_server_that_cannot_say_is_not_a_refusal(#[case] code: u16) {
-        let error = answer(Verb::Update, code, "", "etcd timed out");
+        let error = answer(Op::Update, code, "", "etcd timed out");
         assert!(
             matches!(&error, LockError::Unreachable(text) if text.contains("etcd timed out")),
             "{error}"
@@ -215,7 +197,7 @@ mod tests {
     #[test]
     fn what_lies_behind_a_failed_connection_is_told() {
         let refused = std::io::Error::other("no route to host");
-        let error = lock_error(&target(), Verb::Get, kube::Error::ReadEvents(refused));
+        let error = lock_error(&target(), Op::Get, kube::Error::ReadEvents(refused));
         assert!(
             matches!(&error, LockError::Unreachable(text) if text.starts_with("cannot get Lease ns/name: ")
                 && text.matches("no route to host").count() == 1),

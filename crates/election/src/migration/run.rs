@@ -131,20 +131,9 @@ impl Migrating {
     }
 
     async fn lead_own(&self) -> Option<Share> {
-        let mut states = self.own.watch();
-        loop {
-            let state = states.borrow_and_update().clone();
-            if state.leads()
-                && let Some(work) = self.own.work()
-            {
-                return Some(Share {
-                    guards: vec![Guard::new(work, &self.own)],
-                });
-            }
-            if matches!(state, State::Stopped { .. }) || states.changed().await.is_err() {
-                return None;
-            }
-        }
+        let work = term(&self.own).await?;
+        let guards = vec![Guard::new(work, &self.own)];
+        Some(Share { guards })
     }
 
     async fn lead_moving(&self) -> Option<Share> {
@@ -237,6 +226,22 @@ impl Share {
     }
 }
 
+/// Waits for the next term of the component's own lock; `None` when there will be none.
+async fn term(own: &Election) -> Option<Work> {
+    let mut states = own.watch();
+    loop {
+        let state = states.borrow_and_update().clone();
+        if state.leads()
+            && let Some(work) = own.work()
+        {
+            return Some(work);
+        }
+        if matches!(state, State::Stopped { .. }) || states.changed().await.is_err() {
+            return None;
+        }
+    }
+}
+
 /// Runs the migration election during each term of the component's own lock.
 struct Driver<L> {
     own: Arc<Election>,
@@ -250,7 +255,7 @@ impl<L: Lock + Clone> Driver<L> {
         if !has_work {
             return;
         }
-        while let Some(term) = self.term().await {
+        while let Some(term) = term(&self.own).await {
             let over = term.stop_token();
             if let Some(ready) = &self.moving.ready
                 && over.run_until_cancelled(ready.cancelled()).await.is_none()
@@ -259,22 +264,6 @@ impl<L: Lock + Clone> Driver<L> {
             }
             if !self.campaign(term).await {
                 self.stop.cancel();
-            }
-        }
-    }
-
-    /// Waits for the next term of the component's own lock; `None` when there will be none.
-    async fn term(&self) -> Option<Work> {
-        let mut states = self.own.watch();
-        loop {
-            let state = states.borrow_and_update().clone();
-            if state.leads()
-                && let Some(work) = self.own.work()
-            {
-                return Some(work);
-            }
-            if matches!(state, State::Stopped { .. }) || states.changed().await.is_err() {
-                return None;
             }
         }
     }

@@ -5,7 +5,6 @@ use evenkeel_failover_rules::world::{Kind, Seen};
 use evenkeel_net::watch::{Delta, Unreadable, deltas, restartable};
 use futures::stream::{BoxStream, SelectAll, select_all};
 use futures::{Stream, StreamExt as _};
-use k8s_openapi::api::core::v1::Namespace;
 use kube::core::DeserializeGuard;
 use kube::runtime::watcher;
 use kube::{Api, Client, Resource};
@@ -45,14 +44,14 @@ pub(super) fn all(
         let client = client.clone();
         move || {
             let api = Api::namespaced(client.clone(), names::NODE_LEASE_NAMESPACE);
-            follow(Kind::NodeLease, api, plain())
+            changes(Kind::NodeLease, api, plain())
         }
     };
     let reports = {
         let client = client.clone();
-        move || follow(Kind::Report, Api::all(client.clone()), plain())
+        move || changes(Kind::Report, Api::all(client.clone()), plain())
     };
-    let own = Api::namespaced(client.clone(), namespace);
+    let all = || client.clone();
     select_all([
         restartable(Arc::clone(&restarts.leases), leases)
             .map(Seen::NodeLease)
@@ -60,39 +59,40 @@ pub(super) fn all(
         restartable(Arc::clone(&restarts.reports), reports)
             .map(Seen::Report)
             .boxed(),
-        follow(Kind::Zone, Api::all(client.clone()), plain())
-            .map(Seen::Zone)
-            .boxed(),
-        follow(Kind::Challenge, Api::all(client.clone()), plain())
-            .map(Seen::Challenge)
-            .boxed(),
-        follow(Kind::Node, Api::all(client.clone()), plain())
-            .map(Seen::Node)
-            .boxed(),
-        follow(Kind::Pod, Api::all(client.clone()), bound)
-            .map(Seen::Pod)
-            .boxed(),
-        follow(Kind::Claim, Api::all(client.clone()), plain())
-            .map(Seen::Claim)
-            .boxed(),
-        follow(Kind::OwnLease, own, plain()).map(Seen::OwnLease).boxed(),
-        follow(Kind::Agent, Api::all(client.clone()), plain())
-            .map(Seen::Agent)
-            .boxed(),
-        follow(Kind::Policy, Api::all(client.clone()), plain())
-            .map(Seen::Policy)
-            .boxed(),
-        follow(Kind::Incident, Api::all(client.clone()), plain())
-            .map(Seen::Incident)
-            .boxed(),
-        follow::<Namespace>(Kind::Home, Api::all(client.clone()), home)
-            .map(Seen::Home)
-            .boxed(),
+        follow(Kind::Zone, Api::all(all()), plain(), Seen::Zone),
+        follow(Kind::Challenge, Api::all(all()), plain(), Seen::Challenge),
+        follow(Kind::Node, Api::all(all()), plain(), Seen::Node),
+        follow(Kind::Pod, Api::all(all()), bound, Seen::Pod),
+        follow(Kind::Claim, Api::all(all()), plain(), Seen::Claim),
+        follow(
+            Kind::OwnLease,
+            Api::namespaced(all(), namespace),
+            plain(),
+            Seen::OwnLease,
+        ),
+        follow(Kind::Agent, Api::all(all()), plain(), Seen::Agent),
+        follow(Kind::Policy, Api::all(all()), plain(), Seen::Policy),
+        follow(Kind::Incident, Api::all(all()), plain(), Seen::Incident),
+        follow(Kind::Home, Api::all(all()), home, Seen::Home),
     ])
 }
 
-/// One watch. An object that cannot be decoded keeps its last known state.
+/// One watch.
 fn follow<K>(
+    kind: Kind,
+    api: Api<DeserializeGuard<K>>,
+    config: watcher::Config,
+    seen: fn(Delta<K>) -> Seen,
+) -> BoxStream<'static, Seen>
+where
+    K: Resource + Clone + Debug + DeserializeOwned + Send + 'static,
+    DeserializeGuard<K>: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + 'static,
+{
+    changes(kind, api, config).map(seen).boxed()
+}
+
+/// What a watch delivers. An object that cannot be decoded keeps its last known state.
+fn changes<K>(
     kind: Kind,
     api: Api<DeserializeGuard<K>>,
     config: watcher::Config,

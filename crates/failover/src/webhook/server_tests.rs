@@ -22,8 +22,6 @@ fn answering() -> Answering {
         uid: "uid-2".to_owned(),
         now: all,
         if_stale: all,
-        says_not_ready: false,
-        keeps_last: false,
         ..Guarded::default()
     };
     let view = View {

@@ -14,22 +14,11 @@ use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 use tokio::time::Instant;
-use tower::{Layer, Service};
-
-#[derive(Clone, Copy, Debug)]
-pub(super) struct ExchangeLayer;
-
-impl<S> Layer<S> for ExchangeLayer {
-    type Service = Exchange<S>;
-
-    fn layer(&self, inner: S) -> Self::Service {
-        Exchange { inner }
-    }
-}
+use tower::Service;
 
 #[derive(Clone, Debug)]
 pub(super) struct Exchange<S> {
-    inner: S,
+    pub(super) inner: S,
 }
 
 impl<S> Service<Request<Body>> for Exchange<S>

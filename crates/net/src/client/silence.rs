@@ -11,7 +11,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
-use tower::{BoxError, Layer, Service};
+use tower::{BoxError, Service};
 use tower_http::timeout::TimeoutBody;
 
 /// For how long a request may wait for its response head, or for the next part of a response that is not a
@@ -30,20 +30,9 @@ const LOG: Duration = Duration::from_secs(4 * 60 * 60);
 #[error("no answer from the API server within {} s", .0.as_secs())]
 pub struct SilentServer(Duration);
 
-#[derive(Clone, Copy, Debug)]
-pub(super) struct SilenceLayer;
-
-impl<S> Layer<S> for SilenceLayer {
-    type Service = Silence<S>;
-
-    fn layer(&self, inner: S) -> Self::Service {
-        Silence { inner }
-    }
-}
-
 #[derive(Clone, Debug)]
 pub(super) struct Silence<S> {
-    inner: S,
+    pub(super) inner: S,
 }
 
 impl<S, B> Service<Request<Body>> for Silence<S>
@@ -133,7 +122,8 @@ mod tests {
         use http_body_util::BodyExt as _;
         let start = tokio::time::Instant::now();
         let request = Request::get(uri).body(Body::empty()).unwrap();
-        let error = match SilenceLayer.layer(silent(heads)).call(request).await {
+        let mut service = Silence { inner: silent(heads) };
+        let error = match service.call(request).await {
             Err(error) => error.to_string(),
             Ok(response) => Box::pin(response.into_body())
                 .frame()
