@@ -498,9 +498,9 @@ mod tests {
         tokio::time::sleep_until(start + GATHER + Duration::from_millis(1)).await;
         assert_eq!(met(&path), 62);
         news.send(Learned::Met(met_so_many(61))).unwrap();
-        tokio::time::sleep(GATHER_AGAIN - Duration::from_secs(1)).await;
+        tokio::time::sleep(GATHER_AGAIN / 2).await;
         assert_eq!(met(&path), 62);
-        tokio::time::sleep(Duration::from_secs(1)).await;
+        tokio::time::sleep(GATHER_AGAIN / 2).await;
         assert_eq!(met(&path), 61);
         // What must not be lost is written at once, with what waits.
         news.send(Learned::Met(met_so_many(63))).unwrap();

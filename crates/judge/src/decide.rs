@@ -358,9 +358,8 @@ impl Case<'_> {
         if death.confirmed.is_none() && !self.was_back(next) {
             death.slow = death.slow.or(Some(Slow::Returning));
         }
-        let unconfirmed = round.filter(|_| death.confirmed.is_none());
-        if let Some((round, slow)) =
-            unconfirmed.and_then(|round| Some((round, self.confirms(&death, &round)?)))
+        if let Some(round) = round.filter(|_| death.confirmed.is_none())
+            && let Some((_, slow)) = self.confirms(&death, &round)
         {
             let split = self.evidence.zone.may_prove_split.then_some(Slow::OthersSilent);
             match slow.or(split) {
@@ -392,17 +391,17 @@ impl Case<'_> {
     /// Whether a later round confirms a death (hazard 36): its ballots sign a challenge that was drawn long
     /// enough after the first round was received, and a majority of them had had no contact since then. Both
     /// are signed by the voters. Only who drew the challenge knows when that was, so only a leader confirms.
-    /// Returns why the death is not accelerated, if anything.
-    fn confirms(&self, death: &DeadLatch, round: &Death) -> Option<Option<Slow>> {
+    /// Returns with which round the death began, and why it is not accelerated.
+    fn confirms(&self, death: &DeadLatch, round: &Death) -> Option<(Millis, Option<Slow>)> {
         let mut rounds = death.first_rounds();
-        let confirmed = rounds.find(|(first, confirmable, _)| {
+        let began = rounds.find(|(first, confirmable, _)| {
             round.challenged.is_some_and(|drawn| drawn >= *confirmable)
                 && round.silence_ms > round.received.since(*first)
                 && self.silent_long_enough()
                 // Who was cut off together with it is late by now.
                 && self.now.since(*first) >= self.timing.overdue_after()
         });
-        confirmed.map(|(_, _, slow)| slow)
+        began.map(|(first, _, slow)| (first, slow))
     }
 
     /// Neither latch nor dead verdict: the Lease decides, and the neighbours where it is stale.
