@@ -286,6 +286,8 @@ impl Case<'_> {
                 return Row::Is(NodeState::Isolated, Reason::RenewedAfterVerdict);
             }
             Ordering::Less => return self.by_lease(memory),
+            // It was not seen for so long that the Lease is stale: who asked has made it up.
+            Ordering::Greater if self.lease == Lease::Stale => return self.by_lease(memory),
             Ordering::Greater => return Row::Unsaid(Reason::RenewalNotSeen),
             Ordering::Equal => {}
         }

@@ -337,6 +337,17 @@ fn a_round_that_names_a_later_renewal_waits_until_that_is_seen() {
     assert_eq!(case.look().state(), NodeState::Isolated);
 }
 
+/// Whoever asks alone for a cell can make up a renewal. That holds up nothing for longer than a Lease needs
+/// to be stale.
+#[test]
+fn a_renewal_that_never_comes_keeps_no_dead_node_disconnected() {
+    let mut case = Case1::silent(3);
+    assert_eq!(case.vouched_until(130).state(), NodeState::Disconnected);
+    case.go(131);
+    case.convict_after(Renewal(1 << 60), 40);
+    assert_eq!(case.look().state(), NodeState::Unknown);
+}
+
 /// Without a Lease there is nothing that a round could name, and only the times of receipt are left.
 #[test]
 fn a_node_without_a_lease_is_dead_by_a_round_that_was_asked_for_after_it_was_first_seen() {

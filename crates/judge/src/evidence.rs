@@ -84,6 +84,11 @@ pub struct Life {
 }
 
 impl Life {
+    /// The last write to the Lease that we know, by its kubelet or by anybody: rounds name it.
+    pub fn written(&self) -> Option<Renewal> {
+        self.touched.or(self.renewal)
+    }
+
     /// The latest instant from which silence can be counted.
     pub fn known_since(&self) -> Option<Millis> {
         self.renewed.or(self.first_seen)

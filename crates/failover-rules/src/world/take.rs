@@ -84,7 +84,7 @@ impl World {
                     Status::Unknown | Status::Missing => {}
                 }
                 facts.life = signs.life;
-                self.zones.renewed(&facts.uid, facts.life.renewal);
+                self.zones.renewed(&facts.uid, facts.life.written());
                 facts.says_not_ready = signs.says_not_ready;
                 self.cluster.nodes.insert(facts.name.clone(), facts);
             }
@@ -158,7 +158,7 @@ impl World {
     fn publish_life(&mut self, name: &str) {
         if let (Some(signs), Some(node)) = (self.signs.get(name), self.cluster.nodes.get_mut(name)) {
             node.life = signs.life;
-            self.zones.renewed(&node.uid, node.life.renewal);
+            self.zones.renewed(&node.uid, node.life.written());
         }
     }
 

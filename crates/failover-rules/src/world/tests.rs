@@ -482,6 +482,14 @@ fn the_end_of_an_open_incident_takes_its_latch_back_and_one_that_ended_long_ago_
     assert_eq!((memory.latch, memory.state), (Latch::Open, NodeState::Healthy));
 }
 
+/// The Lease of node-3 is written.
+fn touch(renewed: u64, version: u64) -> Seen {
+    Seen::NodeLease(put(json!({
+        "metadata": {"name": "node-3", "namespace": "kube-node-lease", "resourceVersion": version.to_string()},
+        "spec": {"renewTime": time_of(renewed)},
+    })))
+}
+
 /// A tool labels the Lease of a dead node again and again: its kubelet has written nothing.
 #[test]
 fn a_label_on_the_lease_of_a_dead_node_is_no_sign_of_life() {
@@ -505,12 +513,6 @@ fn a_label_on_the_lease_of_a_dead_node_is_no_sign_of_life() {
     shore.report(5, false);
     go(&mut shore, 10);
     assert_eq!(shore.judged().decision.state(), NodeState::Dead(Dead::Announced));
-    let touch = |renewed: u64, version: u64| {
-        Seen::NodeLease(put(json!({
-            "metadata": {"name": "node-3", "namespace": "kube-node-lease", "resourceVersion": version.to_string()},
-            "spec": {"renewTime": time_of(renewed)},
-        })))
-    };
     shore.world.take(second(10), touch(1, 77));
     let late = shore.world.take(second(10), touch(1, 76));
     assert!(!late, "an earlier label is no news");
@@ -528,15 +530,18 @@ fn a_label_on_the_lease_of_a_dead_node_is_no_sign_of_life() {
 
 /// Hazard 36: only who drew a challenge knows when that was.
 #[rstest]
-#[case::drawn_12_s_after_the_first_round("this life", 17, true)]
-#[case::drawn_sooner("this life", 16, false)]
-#[case::drawn_by_another_process("another life", 17, false)]
+#[case::drawn_12_s_after_the_first_round("this life", 17, false, true)]
+#[case::drawn_sooner("this life", 16, false, false)]
+#[case::drawn_by_another_process("another life", 17, false, false)]
+#[case::while_somebody_labels_its_lease("this life", 17, true, true)]
 fn a_death_is_confirmed_by_a_challenge_of_our_own(
     #[case] by: &str,
     #[case] drawn: u64,
+    #[case] labels: bool,
     #[case] confirmed: bool,
 ) {
     let mut shore = Shore::new("me");
+    shore.world.take(second(0), lease("node-3", 1));
     shore.world.config.life = "this life".to_owned();
     shore.zone.renewal = Some(Renewal(1));
     let alive = |shore: &mut Shore, from: u64, to: u64| {
@@ -565,6 +570,10 @@ fn a_death_is_confirmed_by_a_challenge_of_our_own(
     let facts = &shore.world.cluster().challenges["shore"];
     assert_eq!(facts.current.drawn.is_some(), by == "this life");
     assert_eq!(facts.wanted, [Fixture::uid(3)]);
+    if labels {
+        shore.world.take(second(18), touch(1, 77));
+        shore.zone.renewal = Some(Renewal(77));
+    }
     shore.report(18, false);
     alive(&mut shore, 18, 19);
     let expected = if confirmed {

@@ -32,8 +32,8 @@ pub const MOST_CARRIED: usize = 8;
 const MOST_ASKERS: usize = 8;
 /// A cell whose roster has not come by then, or does not hold who asked, is not waited for.
 const MEETS_MS: u64 = 5_000;
-/// So many cells are looked up at a time of which nobody is known yet. Each of them is for this time,
-/// whoever else asks.
+/// So many cells are looked up at a time of which nobody is known yet. One for which nobody has asked for
+/// this time makes room for another one.
 const MOST_UNKNOWN: usize = 2;
 const LOOKS_UP_MS: u64 = 1_000;
 /// A write of which nothing is heard for this long has failed.
@@ -67,6 +67,8 @@ pub(super) struct Carrier {
 
 struct Cell {
     since: Millis,
+    /// When it was last asked for.
+    asked: Millis,
     /// As the API server shows it.
     roster: Option<Arc<Roster>>,
     challenge: Option<(Challenge, BTreeSet<MemberId>)>,
@@ -223,22 +225,22 @@ impl Carrier {
             return Room::Taken;
         }
         let now = cx.now();
-        let unknown = self.cells.iter().filter(|(_, cell)| cell.askers.is_empty());
-        if unknown.clone().count() >= MOST_UNKNOWN {
-            let oldest = unknown.min_by_key(|(_, cell)| cell.since);
-            let oldest = oldest.filter(|(_, cell)| now.since(cell.since) >= LOOKS_UP_MS);
-            let Some(number) = oldest.map(|(number, _)| *number) else {
-                return Room::Soon;
-            };
-            self.drop_cell(cx, number);
+        let is_unknown = |cell: &Cell| cell.askers.is_empty();
+        let is_left = |cell: &Cell| is_unknown(cell) && now.since(cell.asked) >= LOOKS_UP_MS;
+        let is_spare = |cell: &Cell| !is_unknown(cell) && cell.askers.values().all(|asker| asker.spare);
+        let first = |which: &dyn Fn(&Cell) -> bool| {
+            let found = self.cells.iter().find(|(_, cell)| which(cell));
+            found.map(|(number, _)| *number)
+        };
+        let unknown = self.cells.values().filter(|cell| is_unknown(cell)).count();
+        let may_come = unknown < MOST_UNKNOWN;
+        if may_come && self.cells.len() < MOST_CARRIED {
+            return Room::Found;
         }
-        if self.cells.len() >= MOST_CARRIED {
-            let is_spare = |cell: &Cell| cell.askers.values().all(|asker| asker.spare);
-            let found = self.cells.iter().find(|(_, cell)| is_spare(cell));
-            let Some(number) = found.map(|(number, _)| *number) else {
-                return Room::Taken;
-            };
-            self.drop_cell(cx, number);
+        match first(&is_left).or_else(|| first(&is_spare).filter(|_| may_come)) {
+            Some(number) => self.drop_cell(cx, number),
+            None if unknown > 0 => return Room::Soon,
+            None => return Room::Taken,
         }
         Room::Found
     }
@@ -360,6 +362,7 @@ impl Cell {
     fn new(now: Millis) -> Self {
         Self {
             since: now,
+            asked: now,
             roster: None,
             challenge: None,
             tells: (0, NEVER),
@@ -377,15 +380,11 @@ impl Cell {
             None if is_ready => self.writes_from,
             None => NEVER,
         };
-        let over = if self.askers.is_empty() {
-            self.since.plus(MEETS_MS)
-        } else {
-            NEVER
-        };
+        let over = self.askers.is_empty().then(|| self.since.plus(MEETS_MS));
         let tells = if self.tells.0 > 0 { self.tells.1 } else { NEVER };
         let askers = self.askers.values().map(Asker::deadline);
         let askers = askers.min().unwrap_or(NEVER);
-        write.min(over).min(tells).min(askers)
+        write.min(over.unwrap_or(NEVER)).min(tells).min(askers)
     }
 
     fn is_over(&self, now: Millis) -> bool {
@@ -399,6 +398,7 @@ impl Cell {
         header: &Header,
         offer: &HandOver,
     ) -> Result<(), &'static str> {
+        self.asked = cx.now();
         let Some(roster) = &self.roster else {
             tell_to_wait(cx, &to, header);
             return Ok(());

@@ -279,7 +279,8 @@ async fn drains(user: &User<'_>) {
         .does("get pods -l app=site -o jsonpath={.items[0].spec.nodeName}")
         .await;
     let drain = format!("drain {node} --ignore-daemonsets --force --pod-selector=app=site --timeout");
-    let blocked = user.fails(1, &format!("{drain}=1s")).await;
+    // Long enough for an answer on a busy machine; kubectl asks again after 5 s.
+    let blocked = user.fails(1, &format!("{drain}=4s")).await;
     shows(
         &blocked,
         &["Cannot evict pod as it would violate the pod's disruption budget"],

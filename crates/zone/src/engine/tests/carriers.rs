@@ -1,5 +1,7 @@
 //! Cells without a link, for which agents of other cells write (hazard 59).
 
+mod lookups;
+
 use super::{Engine, Input, Output};
 use crate::Millis;
 use crate::engine::{CheckResult, Config, Identity, Met, Question, ReportDraft};
@@ -57,8 +59,9 @@ struct Zone {
     lost: u64,
     /// Each datagram takes up to so many milliseconds longer.
     jitter: u64,
-    /// How long a reading of a Lease takes.
+    /// How long a reading of a Lease takes, and until the first answer of a watch.
     read_ms: u64,
+    watch_ms: u64,
     flying: BTreeMap<(u64, u64), (usize, Event)>,
     events: u64,
 }
@@ -117,6 +120,7 @@ impl Zone {
             lost: 0,
             jitter: 0,
             read_ms: 50,
+            watch_ms: 50,
             flying: BTreeMap::new(),
             events: 0,
             fixture,
@@ -401,10 +405,15 @@ impl Zone {
             }
             Output::Carry { cell, draft } => self.after(50, node, Event::Write(Some(cell), draft)),
             Output::Follow(cells) => {
-                for cell in &cells {
-                    self.after(50, node, Event::Follow(*cell));
+                let before = self.follows.insert(node, cells.clone()).unwrap_or_default();
+                // A watch that ends delivers nothing more.
+                let ended = |cell: &u32| !cells.contains(cell);
+                self.flying.retain(
+                    |_, (to, event)| !matches!(event, Event::Follow(cell) if *to == node && ended(cell)),
+                );
+                for cell in cells.difference(&before) {
+                    self.after(self.watch_ms, node, Event::Follow(*cell));
                 }
-                self.follows.insert(node, cells);
             }
             Output::ProveLink => {
                 let written = self.reaches(node);
@@ -949,41 +958,4 @@ fn a_hand_over_counts_once_and_with_the_right_code() {
     // Node 5 says that it has node 4's key.
     let outputs = zone.say((5, Fixture::id(4)), 1, 7, &offer);
     assert_eq!(outputs, [Output::Refused("code")]);
-}
-
-/// Two cells are looked up at a time. Whoever comes meanwhile waits, and does not take the agent for one that
-/// has no place.
-#[test]
-fn who_comes_while_others_are_looked_up_waits() {
-    let mut zone = Zone::new(4, first);
-    for (node, cell) in [(4, 1), (7, 2)] {
-        let offer = zone.offer(node, cell);
-        zone.say((node, Fixture::id(node)), 1, 1, &offer);
-    }
-    let offer = zone.offer(10, 3);
-    let outputs = zone.say((10, Fixture::id(10)), 1, 1, &offer);
-    let told: Vec<Body> = outputs
-        .iter()
-        .filter_map(|output| match output {
-            Output::Send { bytes, .. } => zone.fixture.open(bytes).map(|message| message.body),
-            _ => None,
-        })
-        .collect();
-    let wait = Carried {
-        incarnation: 99,
-        ..Carried::default()
-    };
-    assert_eq!(told, [Body::Carried(wait)]);
-}
-
-/// Offers about cells that are not there: eight fill all places, for five seconds.
-#[test]
-fn offers_about_cells_that_are_not_there_are_forgotten() {
-    let mut zone = Zone::new(2, first);
-    for cell in 20..40 {
-        let offer = zone.offer(4, cell);
-        zone.say((4, Fixture::id(4)), 1, u64::from(cell), &offer);
-    }
-    zone.unlink(1);
-    assert!(zone.run_until(25_000, |zone| zone.is_vouched_for(1)));
 }
