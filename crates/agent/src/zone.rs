@@ -61,6 +61,7 @@ pub(crate) struct ZoneLoop {
     /// How suspects are checked now.
     pub(crate) checks: watch::Receiver<Checks>,
     pub(crate) boot: Boot,
+    /// Whom the life before the present engine's had met.
     pub(crate) met: Met,
     pub(crate) sequence_base: u64,
     pub(crate) socket: UdpSocket,
@@ -345,10 +346,7 @@ impl ZoneLoop {
                 tracing::info!(stand, "reporting for the zone");
                 self.standing.send_replace(stand);
             }
-            Output::Met => {
-                self.met = engine.met().clone();
-                self.learn(Learned::Met(self.met.clone()));
-            }
+            Output::Met => self.learn(Learned::Met(engine.met().clone())),
             Output::Note(note) => self.log(&note),
             Output::Refused(reason) => {
                 self.metrics.refused.get_or_create(&Reason { reason }).inc();
@@ -361,8 +359,7 @@ impl ZoneLoop {
         let roster = engine.roster();
         if **roster != *self.roster {
             tracing::info!(?roster, settled = !roster.is_settling(), from, "roster");
-            self.met = engine.met().clone();
-            self.learn(Learned::Roster(Arc::clone(roster), self.met.clone()));
+            self.learn(Learned::Roster(Arc::clone(roster), engine.met().clone()));
             self.roster = Arc::clone(roster);
         }
     }
@@ -527,7 +524,7 @@ impl ZoneLoop {
             self.not_found.send_replace(not_found);
         }
         let admitted = engine.roster().contains(MemberId::of(&self.node_uid));
-        let had_met = !self.met.seen_alive.is_empty();
+        let had_met = !engine.met().seen_alive.is_empty();
         self.place
             .send_if_modified(|place| place.look(admitted, had_met, (within, watched)));
     }

@@ -51,7 +51,7 @@ pub(super) fn all(
         let client = client.clone();
         move || changes(Kind::Report, Api::all(client.clone()), plain())
     };
-    let all = || client.clone();
+    let client = || client.clone();
     select_all([
         restartable(Arc::clone(&restarts.leases), leases)
             .map(Seen::NodeLease)
@@ -59,25 +59,25 @@ pub(super) fn all(
         restartable(Arc::clone(&restarts.reports), reports)
             .map(Seen::Report)
             .boxed(),
-        follow(Kind::Zone, Api::all(all()), plain(), Seen::Zone),
-        follow(Kind::Challenge, Api::all(all()), plain(), Seen::Challenge),
-        follow(Kind::Node, Api::all(all()), plain(), Seen::Node),
-        follow(Kind::Pod, Api::all(all()), bound, Seen::Pod),
-        follow(Kind::Claim, Api::all(all()), plain(), Seen::Claim),
+        follow(Kind::Zone, Api::all(client()), plain(), Seen::Zone),
+        follow(Kind::Challenge, Api::all(client()), plain(), Seen::Challenge),
+        follow(Kind::Node, Api::all(client()), plain(), Seen::Node),
+        follow(Kind::Pod, Api::all(client()), bound, Seen::Pod),
+        follow(Kind::Claim, Api::all(client()), plain(), Seen::Claim),
         follow(
             Kind::OwnLease,
-            Api::namespaced(all(), namespace),
+            Api::namespaced(client(), namespace),
             plain(),
             Seen::OwnLease,
         ),
-        follow(Kind::Agent, Api::all(all()), plain(), Seen::Agent),
-        follow(Kind::Policy, Api::all(all()), plain(), Seen::Policy),
-        follow(Kind::Incident, Api::all(all()), plain(), Seen::Incident),
-        follow(Kind::Home, Api::all(all()), home, Seen::Home),
+        follow(Kind::Agent, Api::all(client()), plain(), Seen::Agent),
+        follow(Kind::Policy, Api::all(client()), plain(), Seen::Policy),
+        follow(Kind::Incident, Api::all(client()), plain(), Seen::Incident),
+        follow(Kind::Home, Api::all(client()), home, Seen::Home),
     ])
 }
 
-/// One watch.
+/// One watch, and how the world takes in what it delivers.
 fn follow<K>(
     kind: Kind,
     api: Api<DeserializeGuard<K>>,

@@ -181,8 +181,7 @@ impl Contacts {
         let peer = self.of_mut(cx, member);
         let is_news = peer.is_some_and(|peer| !std::mem::replace(&mut peer.found, true));
         // What is remembered is where the roster says that it is.
-        let position = cx.roster().position(member);
-        let is_home = position.is_some_and(|index| cx.address(index) == cx.published_address(index));
+        let is_home = cx.moved_to(member).is_none();
         if let Some(member) = cx.roster().get(member).filter(|_| is_news && is_home) {
             self.remembered.note_found(member);
             cx.put(Output::Met);

@@ -464,6 +464,13 @@ impl Context {
         self.roster.member(index).map(|member| member.address)
     }
 
+    /// Where a member is reached, if that is not where the roster says.
+    pub(super) fn moved_to(&self, member: MemberId) -> Option<SocketAddr> {
+        let index = self.roster.position(member)?;
+        let published = self.published_address(index);
+        self.address(index).filter(|address| Some(*address) != published)
+    }
+
     /// A member is reached at this address from now on. Returns whether it was another one before.
     pub(super) fn reach_at(&mut self, index: MemberIndex, address: SocketAddr) -> bool {
         let published = self.published_address(index);

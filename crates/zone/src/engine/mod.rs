@@ -21,7 +21,7 @@
 //! | `hand_over` | reports for agents of other cells to write | reporters of a cell without a link |
 //! | `carrier` | what an agent does for such cells | every member that has a link |
 //! | `acknowledgement` | which roster is in force here, and whom a learner has met | learners; all while a roster settles |
-//! | `regular_check` | whether this agent's checks reach a member at all | everybody, once for each member and then one a minute |
+//! | `regular_check` | whether this agent's checks reach a member at all | everybody, one member a minute |
 //!
 //! They share a `context`; `reach` is what contacts and watches say together,
 //! and `ranking` says who reports. What goes in and comes out
@@ -338,11 +338,7 @@ impl Engine {
 
     /// Where the agent of a member is reached, if that is not where the roster says.
     pub fn moved_to(&self, member: MemberId) -> Option<SocketAddr> {
-        let index = self.cx.roster().position(member)?;
-        let published = self.cx.published_address(index);
-        self.cx
-            .address(index)
-            .filter(|address| Some(*address) != published)
+        self.cx.moved_to(member)
     }
 
     /// Members whose agents answer and whom checks do not find: this agent votes none of them dead.

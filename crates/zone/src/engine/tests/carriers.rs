@@ -66,6 +66,17 @@ struct Zone {
     events: u64,
 }
 
+/// So many cells, of which these have no link. Two of the first cell are dead: one agent has a link.
+fn with_one_link(cells: u8, unlinked: std::ops::Range<u32>) -> Zone {
+    let mut zone = Zone::new(cells, first);
+    for cell in unlinked {
+        zone.unlink(cell);
+    }
+    zone.stop(2);
+    zone.stop(3);
+    zone
+}
+
 fn cell_of(node: usize) -> u32 {
     u32::try_from((node - 1) / SIZE).unwrap()
 }
@@ -579,13 +590,7 @@ fn contacts_without_a_link_refer_to_others_for_six_hops(#[case] hops: u32, #[cas
 
 #[test]
 fn an_agent_carries_eight_cells_and_refers_others_to_whom_it_knows() {
-    let mut zone = Zone::new(11, first);
-    for cell in 1..11 {
-        zone.unlink(cell);
-    }
-    // Two of the first cell are dead: one agent of the zone has a link.
-    zone.stop(2);
-    zone.stop(3);
+    let mut zone = with_one_link(11, 1..11);
     zone.run(90_000);
     let cells = |zone: &Zone| (1..11).filter(|cell| zone.is_vouched_for(*cell)).count();
     assert_eq!(cells(&zone), 8);

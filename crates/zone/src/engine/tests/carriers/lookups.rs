@@ -42,13 +42,8 @@ fn offers_about_cells_that_are_not_there_are_forgotten() {
 /// The only agent with a link has a slow one: rosters come after 2.5 s, two at a time.
 #[test]
 fn cells_are_looked_up_for_as_long_as_somebody_asks_for_them() {
-    let mut zone = Zone::new(4, first);
+    let mut zone = with_one_link(4, 1..4);
     zone.watch_ms = 2_500;
-    for cell in 1..4 {
-        zone.unlink(cell);
-    }
-    zone.stop(2);
-    zone.stop(3);
     zone.run(30_000);
     for cell in 1..4 {
         assert!(zone.is_vouched_for(cell), "cell {cell}");
@@ -58,12 +53,7 @@ fn cells_are_looked_up_for_as_long_as_somebody_asks_for_them() {
 /// Seven cells are carried when an eighth is asked for, and then others.
 #[test]
 fn who_is_being_looked_up_makes_no_room() {
-    let mut zone = Zone::new(11, first);
-    for cell in 1..8 {
-        zone.unlink(cell);
-    }
-    zone.stop(2);
-    zone.stop(3);
+    let mut zone = with_one_link(11, 1..8);
     zone.run(60_000);
     zone.watch_ms = 300;
     let said: Vec<bool> = [8, 9, 10]
