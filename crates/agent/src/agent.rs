@@ -259,6 +259,7 @@ impl Agent {
             sequence_base: memory.sequence_base,
             socket,
             leases: Leases::new(cloud.client()),
+            carried_leases: Leases::new(cloud.client()),
             events,
             own_events: own_events.clone(),
             drafts: draft_sender,

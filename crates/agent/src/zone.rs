@@ -66,6 +66,8 @@ pub(crate) struct ZoneLoop {
     pub(crate) sequence_base: u64,
     pub(crate) socket: UdpSocket,
     pub(crate) leases: Leases,
+    /// Those of members of other cells, which hold nothing up.
+    pub(crate) carried_leases: Leases,
     pub(crate) events: mpsc::Receiver<Event>,
     pub(crate) own_events: mpsc::Sender<Event>,
     pub(crate) drafts: mpsc::Sender<Draft>,
@@ -308,7 +310,9 @@ impl ZoneLoop {
             } => self.check(engine, running, asked, suspect, within_ms),
             Output::ReadLease(member) => {
                 let node = engine.roster().get(member).map(|member| member.name.clone());
-                self.read_lease(node, move |renewal| Event::LeaseRead(member, renewal));
+                self.read_lease(&self.leases, node, move |renewal| {
+                    Event::LeaseRead(member, renewal)
+                });
             }
             Output::Report(draft) => {
                 if !self.write_report(current, None, *draft) {
@@ -327,7 +331,7 @@ impl ZoneLoop {
                 }
             }
             Output::ReadOtherLease { cell, member, node } => {
-                self.read_lease(Some(node), move |renewal| {
+                self.read_lease(&self.carried_leases, Some(node), move |renewal| {
                     Event::OtherLeaseRead(cell, member, renewal)
                 });
             }
@@ -464,8 +468,13 @@ impl ZoneLoop {
         });
     }
 
-    fn read_lease(&self, node: Option<String>, told: impl FnOnce(Option<Renewal>) -> Event + Send + 'static) {
-        let (leases, events) = (self.leases.clone(), self.own_events.clone());
+    fn read_lease(
+        &self,
+        leases: &Leases,
+        node: Option<String>,
+        told: impl FnOnce(Option<Renewal>) -> Event + Send + 'static,
+    ) {
+        let (leases, events) = (leases.clone(), self.own_events.clone());
         tokio::spawn(async move {
             let renewal = match node {
                 Some(node) => leases.last_renewal(&node).await,

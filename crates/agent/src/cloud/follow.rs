@@ -24,9 +24,6 @@ pub(super) const REPORTER_WAITS: Duration = Duration::from_secs(5);
 const HEARD: Duration = Duration::from_secs(1);
 /// Within this time a watch that begins anew has told the object, if there is one.
 const TELLS: Duration = Duration::from_secs(1);
-/// An agent that no roster holds looks whether it was given another cell: first after about a second, then
-/// more and more slowly down to this.
-const SLOWEST_LOOKS: Duration = Duration::from_secs(10);
 
 /// Watches ZoneHealth and ZoneChallenge of the agent's cell until shutdown. Follows the agent to another cell
 /// when the controller moves it there.
@@ -50,7 +47,7 @@ struct Sight {
     challenge: Watched,
     /// Whether its roster holds this agent; nothing while that is not known.
     member: Option<bool>,
-    /// When to look next whether the agent was given another cell.
+    /// When an agent that no roster holds looks next whether it was given another cell.
     look_at: Instant,
     looks: BackOff,
 }
@@ -67,7 +64,7 @@ impl Sight {
     }
 
     fn look_later(&mut self) {
-        self.look_at = Instant::now() + self.looks.next(SLOWEST_LOOKS, rand::random());
+        self.look_at = Instant::now() + self.looks.next(back_off::LONGEST, rand::random());
     }
 }
 
@@ -139,7 +136,7 @@ impl Follower {
                 }
                 step = sight.zone.next(longest) => self.take_zone(&mut sight, &mut link, step),
                 // While the API server does not answer, one of the two asks for both.
-                step = sight.challenge.next(longest), if stands => [take_challenge(&sight, &mut link, step), None],
+                step = sight.challenge.next(longest), if stands => [take_challenge(&mut sight, &mut link, step), None],
                 _ = look.tick(), if stands => {
                     let heard = |watched: &Watched| watched.is_heard_since(link.heard);
                     let contact = heard(&sight.zone) || heard(&sight.challenge);
@@ -228,13 +225,17 @@ impl Follower {
     }
 }
 
-fn take_challenge(sight: &Sight, link: &mut Link, step: Step) -> Option<Event> {
+fn take_challenge(sight: &mut Sight, link: &mut Link, step: Step) -> Option<Event> {
     match step {
         Step::Began { .. } => link.hears(true),
         Step::Put(object) => Some(Event::Asked(Box::new(Asked::read(&object)))),
         // What it asked last stays so: its ZoneHealth goes with it, or it is made again.
         Step::Gone => None,
-        Step::Failed(error) => link.fails(&error, sight.zone.stands()),
+        Step::Failed(error) => {
+            // Until the next one a carrier may name another challenge, which only the present one replaces.
+            sight.challenge.begin_anew();
+            link.fails(&error, sight.zone.stands())
+        }
     }
 }
 

@@ -124,6 +124,11 @@ impl Watched {
         }
     }
 
+    /// The next watch tells the object as it is then, though it may not have changed.
+    pub(super) fn begin_anew(&mut self) {
+        self.position = None;
+    }
+
     /// Shortens a wait after a failure, at random within `longest`.
     pub(super) fn hurry(&mut self, longest: Duration) {
         if let State::Waiting(until) = &mut self.state {

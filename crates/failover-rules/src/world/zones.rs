@@ -186,6 +186,7 @@ impl Zones {
             let may_hold = now.since(*since) < ALIVE_TTL_MS;
             if !may_hold {
                 self.book.forget(name);
+                self.heartbeats.remove(name);
             }
             may_hold
         });

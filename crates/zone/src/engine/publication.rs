@@ -35,7 +35,8 @@ const RENEW_MS: u64 = 8_000;
 /// For so long others go on to write for a cell of which somebody has a link again: who does may have begun
 /// a new life, and holds evidence of all members after some 10 s.
 const OVERLAPS_MS: u64 = 20_000;
-/// A write that failed is tried again after this time.
+/// A write that failed is tried again after this time, and from the third failure in a row on after up to
+/// four times as long: an API server that refuses may be overloaded. Evidence of life counts for 15 s.
 const TRY_AGAIN_MS: u64 = 1_000;
 /// A write of which nothing is heard for this long has failed.
 const GIVE_UP_MS: u64 = 10_000;
@@ -55,6 +56,8 @@ pub(super) struct Publication {
     /// It has stood for the Lease before in this life.
     stood: bool,
     write: Write,
+    /// So many writes have failed in a row.
+    failures: u32,
     /// What stands in this agent's object, as far as it knows; nothing before the first write of this life.
     written: Option<(Contents, Millis)>,
     /// Since when it has no link, and holds something of a member that is to be written.
@@ -141,6 +144,7 @@ impl Publication {
             holds_since: None,
             stood: false,
             write: Write::Idle { from: now },
+            failures: 0,
             written: None,
             told: BTreeMap::new(),
             sequence: 0,
@@ -184,10 +188,11 @@ impl Publication {
                 cx.send(*reporter, &body);
             }
             self.written = Some((contents, now));
+            self.failures = 0;
         } else {
-            self.write = Write::Idle {
-                from: now.plus(TRY_AGAIN_MS),
-            };
+            let wait = TRY_AGAIN_MS << self.failures.saturating_sub(1).min(2);
+            self.write = Write::Idle { from: now.plus(wait) };
+            self.failures = self.failures.saturating_add(1);
         }
         self.look_again(cx);
     }

@@ -209,6 +209,11 @@ async fn after_a_restart_of_the_api_server_the_agent_is_back_by_itself() {
         "{:?}",
         mended.elapsed()
     );
+    // Also where it has not changed: a carrier may have named another one.
+    followed.link.refuse();
+    followed.falls_silent(Duration::from_secs(6)).await;
+    followed.link.mend();
+    assert_eq!(followed.asked().await.challenge, Challenge([2; 16]));
 }
 
 #[tokio::test]

@@ -42,7 +42,7 @@ struct Zone {
     gone: BTreeSet<usize>,
     /// Nodes that hear nothing.
     deaf: BTreeSet<usize>,
-    /// When who tried to write its own report, and had no link.
+    /// When who tried to write its own report, and could not.
     in_vain: Vec<(u64, usize)>,
     follows: BTreeMap<usize, BTreeSet<u32>>,
     book: Book,
@@ -410,7 +410,8 @@ impl Zone {
                 self.after(self.read_ms, node, event);
             }
             Output::Report(draft) => {
-                let in_vain = Some((self.now, node)).filter(|_| !self.reaches(node));
+                let in_vain = Some((self.now, node))
+                    .filter(|_| !self.reaches(node) || self.writes_fail.contains(&node));
                 self.in_vain.extend(in_vain);
                 self.after(50, node, Event::Write(None, draft));
             }
@@ -740,6 +741,38 @@ fn what_the_api_server_does_not_take_is_handed_over_again() {
     assert!(!zone.is_vouched_for(1));
     zone.writes_fail.clear();
     assert!(zone.run_until(60_000, |zone| zone.is_vouched_for(1)));
+}
+
+/// An API server that is overloaded would be kept so by the reporters of 79 cells that try each second.
+#[test]
+fn an_api_server_that_refuses_reports_is_tried_less_and_less() {
+    let mut zone = Zone::new(1, |_| vec![]);
+    zone.writes_fail = (1..=3).collect();
+    zone.unlinked.insert(3);
+    zone.run(60_000);
+    let mut tried: Vec<u64> = zone
+        .in_vain
+        .iter()
+        .filter(|(_, node)| *node == 1)
+        .map(|(at, _)| *at)
+        .collect();
+    assert!((10..=20).contains(&tried.len()), "{tried:?}");
+    zone.writes_fail.clear();
+    assert!(
+        zone.run_until(8_000, |zone| zone.is_alive(3)),
+        "evidence of life counts for 15 s"
+    );
+    // A success ends the longer waits.
+    zone.writes_fail = (1..=3).collect();
+    let from = zone.now;
+    zone.run(20_000);
+    tried = zone
+        .in_vain
+        .iter()
+        .filter(|(at, node)| *at > from && *node == 1)
+        .map(|(at, _)| *at)
+        .collect();
+    assert!(tried[1] - tried[0] < 2_000, "{tried:?}");
 }
 
 /// Contacts that answer and write nothing: each reporter has begun with one of them.
