@@ -65,9 +65,32 @@ pub struct FailoverPolicySpec {
     pub stateful_failover: Option<bool>,
 }
 
+/// Defaults where no policy speaks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[cfg_attr(feature = "cli", derive(clap::ValueEnum))]
+#[serde(rename_all = "kebab-case")]
+pub enum Profile {
+    /// As close to stock Kubernetes as failover can be.
+    #[default]
+    Builtin,
+    /// For zones that live through long cuts of their cloud link.
+    Edge,
+}
+
+impl Profile {
+    /// Its name, as flags have it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Builtin => "builtin",
+            Self::Edge => "edge",
+        }
+    }
+}
+
 /// Whether Evenkeel acts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(JsonSchema))]
+#[cfg_attr(feature = "cli", derive(clap::ValueEnum))]
 #[serde(rename_all = "kebab-case")]
 pub enum ModePolicy {
     /// It decides and acts.
@@ -75,6 +98,16 @@ pub enum ModePolicy {
     Act,
     /// It decides, records and explains, and changes nothing.
     Observe,
+}
+
+impl ModePolicy {
+    /// Its name, as flags have it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Act => "act",
+            Self::Observe => "observe",
+        }
+    }
 }
 
 /// Endpoints of a Disconnected node.

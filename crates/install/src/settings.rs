@@ -2,9 +2,10 @@
 
 use crate::error::InstallError;
 use crate::objects::{Options, agent_image};
+use clap::Args;
 use clap::builder::NonEmptyStringValueParser;
-use clap::{Args, ValueEnum};
 use evenkeel_api::names;
+use evenkeel_api::policy::{ModePolicy, Profile};
 use evenkeel_kube_values::names::{is_label_key, is_label_value};
 
 /// How an installation is to be.
@@ -21,10 +22,10 @@ pub struct SettingArgs {
     pub agent_image: Option<String>,
     /// Whether it acts [default: observe].
     #[arg(long, value_name = "MODE")]
-    pub mode: Option<ModeArg>,
+    pub mode: Option<ModePolicy>,
     /// Defaults where no FailoverPolicy speaks [default: builtin].
     #[arg(long, value_name = "PROFILE")]
-    pub profile: Option<ProfileArg>,
+    pub profile: Option<Profile>,
     /// Zone of nodes without a label topology.kubernetes.io/zone. Without it they are in no zone, and stock
     /// Kubernetes alone cares for them; with the profile `edge` it is `default`. An empty name takes one
     /// back.
@@ -36,40 +37,19 @@ pub struct SettingArgs {
     pub controller_nodes: Vec<Option<(String, String)>>,
 }
 
-/// Whether Evenkeel acts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum ModeArg {
-    /// Decide, record and explain, and change nothing.
-    Observe,
-    /// Decide and act.
-    Act,
-}
-
-/// Defaults where no FailoverPolicy speaks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum ProfileArg {
-    /// As close to stock Kubernetes as failover can be.
-    Builtin,
-    /// For zones that live through long cuts of their cloud link.
-    Edge,
-}
-
 impl SettingArgs {
     /// These settings, and `before` where there is no flag.
     pub(crate) fn over(&self, before: Options) -> Options {
-        let name = |value: &dyn Fn() -> Option<clap::builder::PossibleValue>| {
-            value().map(|value| value.get_name().to_owned())
-        };
-        let mode = name(&|| self.mode.and_then(|mode| mode.to_possible_value()));
-        let profile = name(&|| self.profile.and_then(|profile| profile.to_possible_value()));
         let image = self.image.clone().unwrap_or(before.image);
         let beside = self.image.is_some().then(|| agent_image(&image));
         Options {
             namespace: self.namespace.clone().unwrap_or(before.namespace),
             agent_image: self.agent_image.clone().or(beside).unwrap_or(before.agent_image),
             image,
-            mode: mode.unwrap_or(before.mode),
-            profile: profile.unwrap_or(before.profile),
+            mode: self.mode.map_or(before.mode, |mode| mode.name().to_owned()),
+            profile: self
+                .profile
+                .map_or(before.profile, |profile| profile.name().to_owned()),
             zone_default: match &self.zone_default {
                 Some(zone) => Some(zone.clone()).filter(|zone| !zone.is_empty()),
                 None => before.zone_default,

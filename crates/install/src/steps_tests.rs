@@ -326,7 +326,7 @@ async fn an_upgrade_changes_what_it_is_told_and_keeps_the_rest() {
     let old = json!({"metadata": {"name": "evenkeel-old", "labels": {INSTALLATION: HOME}}, "rules": []});
     cluster.create::<ClusterRole>(old).await;
     let act = SettingArgs {
-        mode: Some(crate::settings::ModeArg::Act),
+        mode: Some(evenkeel_api::policy::ModePolicy::Act),
         ..SettingArgs::default()
     };
     let early = upgraded(&cluster, &act).await.unwrap();
@@ -379,7 +379,7 @@ async fn an_upgrade_keeps_what_it_can_read_and_asks_for_the_rest() {
     let home = cluster.namespaced(HOME);
     home.delete::<Deployment>(CONTROLLER).await;
     let mut settings = SettingArgs {
-        mode: Some(crate::settings::ModeArg::Act),
+        mode: Some(evenkeel_api::policy::ModePolicy::Act),
         image: Some("mirror/evenkeel:1".to_owned()),
         agent_image: Some("elsewhere/agent:1".to_owned()),
         controller_nodes: vec![None],
@@ -393,7 +393,7 @@ async fn an_upgrade_keeps_what_it_can_read_and_asks_for_the_rest() {
         "{said}"
     );
     assert!(home.find::<Deployment>(CONTROLLER).await.is_none());
-    settings.profile = Some(crate::settings::ProfileArg::Builtin);
+    settings.profile = Some(evenkeel_api::policy::Profile::Builtin);
     upgraded(&cluster, &settings).await.unwrap();
     let deployment = json!(home.get::<Deployment>(CONTROLLER).await);
     let daemon_set = json!(home.get::<DaemonSet>(AGENT).await);

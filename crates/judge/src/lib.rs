@@ -55,9 +55,10 @@ pub mod sight;
 pub mod state;
 
 pub use decide::{Decision, decide, follow};
+pub use evenkeel_api::policy::Profile;
 pub use evidence::{Evidence, Timing};
 pub use memory::{Latch, Memory, Recorded};
-pub use policy::{Profile, Settings};
+pub use policy::Settings;
 pub use protection::{Protection, protection};
 pub use sight::{Sight, View};
 pub use state::{Dead, NodeState, Reason};

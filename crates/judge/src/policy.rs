@@ -14,20 +14,12 @@
 //! are refused by the schema. A stored policy that holds one is read as its cautious value, and told so in
 //! its status.
 
-use evenkeel_api::policy::{EndpointsPolicy, FailoverPolicySpec, FencingPolicy, IsolatedPolicy, ModePolicy};
+use evenkeel_api::policy::{
+    EndpointsPolicy, FailoverPolicySpec, FencingPolicy, IsolatedPolicy, ModePolicy, Profile,
+};
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::fmt;
-
-/// Defaults where no policy speaks.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Profile {
-    /// As close to stock Kubernetes as failover can be.
-    #[default]
-    Builtin,
-    /// For zones that live through long cuts of their cloud link.
-    Edge,
-}
 
 /// The settings of one node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,10 +38,10 @@ pub struct Settings {
     pub fencing: FencingPolicy,
 }
 
-impl Profile {
-    /// The defaults of the profile, as docs/failover.md lists them.
-    pub fn settings(self) -> Settings {
-        let builtin = Settings {
+impl Settings {
+    /// The defaults of a profile, as docs/failover.md lists them.
+    pub fn of(profile: Profile) -> Self {
+        let builtin = Self {
             mode: ModePolicy::Act,
             autonomy_seconds: 0,
             evict_after_seconds: 30,
@@ -57,9 +49,9 @@ impl Profile {
             isolated: IsolatedPolicy::Report,
             fencing: FencingPolicy::Observe,
         };
-        match self {
-            Self::Builtin => builtin,
-            Self::Edge => Settings {
+        match profile {
+            Profile::Builtin => builtin,
+            Profile::Edge => Self {
                 autonomy_seconds: 24 * 3600,
                 evict_after_seconds: 0,
                 ..builtin
@@ -107,7 +99,7 @@ pub fn effective<'a>(
         .into_iter()
         .filter(|policy| selects(&policy.spec, labels))
         .collect();
-    let defaults = profile.settings();
+    let defaults = Settings::of(profile);
     let mut overruled = Vec::new();
     let mut pick = Picker {
         matching: &matching,

@@ -67,7 +67,7 @@ fn a_policy_for_other_nodes_says_nothing() {
     })];
     assert_eq!(
         effective(&policies, &labels("tier=core"), Profile::Builtin).0,
-        Profile::Builtin.settings()
+        Settings::of(Profile::Builtin)
     );
 }
 

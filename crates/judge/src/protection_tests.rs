@@ -1,6 +1,6 @@
 use super::*;
+use crate::Profile;
 use crate::memory::Memory;
-use crate::policy::Profile;
 use crate::state::Reason;
 use rstest::rstest;
 
@@ -39,14 +39,14 @@ fn kept(decision: &Decision, settings: &Settings) -> (bool, bool) {
 #[case::healthy(NodeState::Healthy, 1, (false, false))]
 fn each_state_keeps_what_it_may(#[case] state: NodeState, #[case] life: u64, #[case] expected: (bool, bool)) {
     assert_eq!(
-        kept(&decision(state, life), &Profile::Builtin.settings()),
+        kept(&decision(state, life), &Settings::of(Profile::Builtin)),
         expected
     );
 }
 
 #[test]
 fn autonomy_holds_evictions_of_a_dark_zone_at_admission_for_its_time() {
-    let mut settings = Profile::Edge.settings();
+    let mut settings = Settings::of(Profile::Edge);
     assert_eq!(kept(&decision(NodeState::Dark, 4000), &settings), (true, false));
     settings.autonomy_seconds = 10;
     assert_eq!(kept(&decision(NodeState::Dark, 4000), &settings), (false, false));
@@ -54,7 +54,7 @@ fn autonomy_holds_evictions_of_a_dark_zone_at_admission_for_its_time() {
 
 #[test]
 fn who_observes_or_sees_nothing_keeps_nothing() {
-    let mut settings = Profile::Edge.settings();
+    let mut settings = Settings::of(Profile::Edge);
     let mut blind = decision(NodeState::Disconnected, 1);
     blind.view = View::Held;
     assert_eq!(
@@ -73,7 +73,7 @@ fn who_observes_or_sees_nothing_keeps_nothing() {
 
 #[test]
 fn endpoints_follow_stock_where_the_policy_says_so() {
-    let mut settings = Profile::Builtin.settings();
+    let mut settings = Settings::of(Profile::Builtin);
     settings.endpoints = EndpointsPolicy::Stock;
     assert_eq!(
         kept(&decision(NodeState::Disconnected, 1), &settings),

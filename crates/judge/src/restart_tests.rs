@@ -102,9 +102,9 @@ fn a_death_is_confirmed_by_own_rounds_where_the_clock_of_the_leader_before_was_b
 /// Hazard 58: what is not confirmed stays reversible, also for a replica that has just started.
 #[test]
 fn a_restarted_replica_keeps_evictions_from_an_announced_death_until_stock_time() {
-    use crate::policy::Profile;
     use crate::protection::protection;
-    let settings = Profile::Edge.settings();
+    use crate::{Profile, Settings};
+    let settings = Settings::of(Profile::Edge);
     let latch = Latch::Dead(adopted(89, 90));
     let mut case = restarted(&recorded(ANNOUNCED, latch));
     let kept = |case: &mut Case1, second| {
@@ -178,9 +178,9 @@ fn a_restarted_replica_takes_a_death_back_as_soon_as_its_peers_vouch_for_the_nod
 /// Every replica ends what it keeps when the leader does, and not by when it was itself started.
 #[test]
 fn a_replica_that_started_in_the_silence_counts_from_the_leaders_last_sign_of_life() {
-    use crate::policy::Profile;
     use crate::protection::protection;
-    let settings = Profile::Edge.settings();
+    use crate::{Profile, Settings};
+    let settings = Settings::of(Profile::Edge);
     let latch = Latch::Dead(adopted(104, 105));
     let word = Recorded {
         life: Some(at(80)),

@@ -90,6 +90,7 @@ use server::{Server, json, text};
 
 #[cfg(test)]
 #[cfg(feature = "server")]
+#[path = "fake_tests.rs"]
 mod fake;
 #[cfg(test)]
 #[cfg(feature = "server")]

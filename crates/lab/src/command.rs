@@ -7,7 +7,7 @@ use crate::{
     join::{CleanError, JoinArgs, JoinError, Joinable},
     running::{CONTROL_PLANE, Lab, Presence, Settings, SetupError},
     scenario::{
-        DEFAULT_NODES, MAX_NODES, Profile, ScenarioError, Span, StockTimers,
+        DEFAULT_NODES, MAX_NODES, ScenarioError, Span, StockTimers,
         crash::{MAX_CONTROLLERS, Replica},
         layout::Layout,
     },
@@ -16,6 +16,7 @@ use crate::{
 };
 use clap::{Args, Subcommand};
 use control::status::Status;
+use evenkeel_api::policy::Profile;
 use evenkeel_net::output::{self, Format};
 use scenario::run_scenario;
 use std::{
@@ -505,7 +506,7 @@ async fn stay(args: &LabArgs, shutdown: CancellationToken) -> Result<Outcome, La
     let shape = Shape {
         layout: args.zones.clone().unwrap_or_else(|| Layout::one("shore", nodes)),
         controllers: args.controllers.unwrap_or(1),
-        profile: args.profile.unwrap_or_default(),
+        profile: args.profile.unwrap_or(Profile::Edge),
         // What is tried in the lab has the tolerations that Kubernetes gives, whatever the lab's own timers.
         stock: StockTimers {
             unreachable_toleration_seconds: StockTimers::KUBERNETES.unreachable_toleration_seconds,

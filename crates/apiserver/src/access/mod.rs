@@ -18,6 +18,7 @@ pub(crate) mod openapi;
 pub(crate) mod rbac;
 pub(crate) mod review;
 #[cfg(test)]
+#[path = "testing_tests.rs"]
 mod testing;
 pub(crate) mod tokens;
 pub(crate) mod uid;

@@ -37,13 +37,13 @@ fn every_command_says_what_it_is_for_with_an_example_and_its_exit_codes() {
         let after = help.split_once("Examples:").map_or("", |(_, after)| after);
         assert!(
             after.contains(example.trim_end()),
-            "`evenkeel {path}` has no example: add a row in {}\n{help}",
-            file!().replace("/tests.rs", ".rs")
+            "`evenkeel {path}` has no example: add a block in {}\n{help}",
+            file!().replace("/tests.rs", ".txt")
         );
         assert!(
             help.contains("Exit code"),
-            "`evenkeel {path}` does not list its exit codes: add a row in {}",
-            file!().replace("/tests.rs", ".rs")
+            "`evenkeel {path}` does not list its exit codes: add a block in {}",
+            file!().replace("/tests.rs", ".txt")
         );
     }
 }
@@ -61,14 +61,12 @@ fn every_flag_has_a_help_text() {
 #[test]
 fn every_row_is_of_a_command() {
     let paths: Vec<String> = visible().into_iter().map(|(path, _)| path).collect();
-    let rows = ROWS
-        .iter()
-        .map(|row| row.0)
-        .chain(PROBES.iter().map(|probe| probe.0));
-    for row in rows {
+    for (name, _) in blocks().filter(|(name, _)| name.starts_with("evenkeel")) {
+        let path = name.trim_start_matches("evenkeel").trim_start();
+        assert!(paths.iter().any(|known| known == path), "there is no `{name}`");
         assert!(
-            paths.iter().any(|path| path == row),
-            "there is no `evenkeel {row}`"
+            text_of(path).is_some(),
+            "`{name}` has no exit codes, or names some that are not there"
         );
     }
 }

@@ -3,11 +3,11 @@
 use super::RosterSigning;
 use crate::webhook::WebhookAddress;
 use evenkeel_api::names;
-use evenkeel_api::policy::ModePolicy;
+use evenkeel_api::policy::{ModePolicy, Profile};
 use evenkeel_election::flags::{Candidacy, Defaults, LeaderElectArgs};
 use evenkeel_election::{self as election, unique_identity};
 use evenkeel_failover_rules::world::Config;
-use evenkeel_judge::{Profile, Timing};
+use evenkeel_judge::Timing;
 use evenkeel_net::client::ClientArgs;
 use evenkeel_net::duration;
 use evenkeel_net::file::{Readers, read_secret};
@@ -35,10 +35,10 @@ pub struct ControllerArgs {
     pub admin: SocketAddr,
     /// Defaults where no FailoverPolicy speaks.
     #[arg(long, value_name = "PROFILE", default_value = "builtin")]
-    pub profile: ProfileArg,
+    pub profile: Profile,
     /// Whether to act; `observe` holds on every node, whatever a FailoverPolicy says.
     #[arg(long, value_name = "MODE", default_value = "act")]
-    pub mode: ModeArg,
+    pub mode: ModePolicy,
     /// A node's Lease not seen renewed for this long is stale.
     #[arg(long, value_name = "DURATION", default_value = "25s", value_parser = duration::parse)]
     pub stale_after: Duration,
@@ -81,26 +81,6 @@ pub struct ControllerArgs {
     /// Name of this replica in the election; made of host name and process without it.
     #[arg(long, value_name = "NAME")]
     pub identity: Option<String>,
-}
-
-/// Defaults where no FailoverPolicy speaks.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
-pub enum ProfileArg {
-    /// As close to stock Kubernetes as failover can be.
-    #[default]
-    Builtin,
-    /// For zones that live through long cuts of their cloud link.
-    Edge,
-}
-
-/// Whether to act.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
-pub enum ModeArg {
-    /// Decide and act.
-    #[default]
-    Act,
-    /// Decide, record and explain, and change nothing.
-    Observe,
 }
 
 impl Configurable for ControllerArgs {
@@ -194,21 +174,15 @@ impl ControllerArgs {
                 "--default-unreachable-toleration-seconds {toleration}: give 0 to {LONGEST_TOLERATION}"
             ));
         }
-        let (profile, named) = match self.profile {
-            ProfileArg::Builtin => (Profile::Builtin, None),
-            ProfileArg::Edge => (Profile::Edge, Some(evenkeel_api::names::DEFAULT_ZONE.to_owned())),
-        };
+        let named = (self.profile == Profile::Edge).then(|| names::DEFAULT_ZONE.to_owned());
         Ok(Config {
             timing,
-            profile,
+            profile: self.profile,
             default_zone: self.zone_default.clone().or(named),
             default_toleration_seconds: self.default_unreachable_toleration_seconds,
             identity: identity.to_owned(),
             life: unique_identity(),
-            mode: match self.mode {
-                ModeArg::Act => ModePolicy::Act,
-                ModeArg::Observe => ModePolicy::Observe,
-            },
+            mode: self.mode,
         })
     }
 }

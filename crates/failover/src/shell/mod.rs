@@ -13,7 +13,7 @@ mod reads;
 mod settle;
 mod watch;
 
-pub use args::{ControllerArgs, ModeArg, ProfileArg};
+pub use args::ControllerArgs;
 
 use crate::clock::Clock;
 use crate::webhook::{self, Source, WebhookError, WebhookOptions};

@@ -8,12 +8,12 @@ use super::report::{
 };
 use evenkeel_api::crd::{LatchRecord, NodeIncident, ZoneHealth, ZoneReport};
 use evenkeel_api::names::{self, annotations, zone_of};
-use evenkeel_api::policy::ModePolicy;
+use evenkeel_api::policy::{ModePolicy, Profile};
 use evenkeel_api::zone::RosterSpec;
 use evenkeel_failover_rules::planner::roster::eligible;
 use evenkeel_failover_rules::world::read;
 use evenkeel_judge::NodeState;
-use evenkeel_judge::policy::{Policy, Profile, Settings, effective, refused, selects};
+use evenkeel_judge::policy::{Policy, Settings, effective, refused, selects};
 use jiff::Timestamp;
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::Node;

@@ -9,7 +9,7 @@ const LABEL: &str = "app.kubernetes.io/version";
 
 fn act() -> SettingArgs {
     SettingArgs {
-        mode: Some(crate::settings::ModeArg::Act),
+        mode: Some(evenkeel_api::policy::ModePolicy::Act),
         ..SettingArgs::default()
     }
 }

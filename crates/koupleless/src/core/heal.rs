@@ -34,6 +34,7 @@ pub use settings::{Measure, Settings, SettingsError};
 pub(crate) use toleration::must_leave;
 
 #[cfg(test)]
+#[path = "heal/property_tests.rs"]
 mod property;
 #[cfg(test)]
 mod tests;

@@ -3,6 +3,7 @@
 //! All replicas share one webhook configuration, which names one address. A replica that is down refuses
 //! connections, and the next one is tried; where none accepts, the client gets a reset.
 
+use crate::switch::reset;
 use std::{io, net::SocketAddr, time::Duration};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
@@ -67,13 +68,6 @@ async fn connect(replicas: &[SocketAddr]) -> Option<TcpStream> {
         }
     }
     None
-}
-
-/// Makes the coming close a reset, as from a machine without such a port.
-fn reset(stream: &TcpStream) {
-    if let Err(error) = socket2::SockRef::from(stream).set_linger(Some(Duration::ZERO)) {
-        tracing::debug!(%error, "cannot reset a connection, closing it");
-    }
 }
 
 #[cfg(test)]

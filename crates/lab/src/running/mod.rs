@@ -19,13 +19,14 @@ use crate::{
     join::Joinable,
     observe::Observer,
     scenario::{
-        Profile, StockTimers,
+        StockTimers,
         layout::{Layout, Place},
     },
     supervise::Supervised,
     switch::{FIRST_ROUTED, Plan, Switch},
 };
 use evenkeel_api::names::{CONTROL_PLANE_LABEL, DEFAULT_ZONE, NAMESPACE};
+use evenkeel_api::policy::Profile;
 use evenkeel_apiserver::{ApiServer, Options, PodRoutes, kubelet::KubeletOptions};
 use evenkeel_install::objects::{CRDS, INSTALLATION, POLICIES, RBAC};
 use evenkeel_net::pki::ServerNames;
@@ -345,7 +346,7 @@ impl Lab {
         }
         let options = evenkeel_install::Options {
             mode: "act".to_owned(),
-            profile: self.settings.profile.flag().to_owned(),
+            profile: self.settings.profile.name().to_owned(),
             zone_default: Some(DEFAULT_ZONE.to_owned()),
             // The lab's scheduler knows no preferences.
             controller_nodes: vec![(CONTROL_PLANE_LABEL.to_owned(), String::new())],

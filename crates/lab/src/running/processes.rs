@@ -147,7 +147,7 @@ impl Lab {
         let flags = Flags::of("controller")
             .with("--kubeconfig", kubeconfig)
             .with("--roster-key", roster_key)
-            .with("--profile", self.settings.profile.flag())
+            .with("--profile", self.settings.profile.name())
             .with("--zone-default", DEFAULT_ZONE)
             .with(
                 "--webhook-listen",

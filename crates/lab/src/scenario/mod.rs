@@ -22,6 +22,7 @@ pub mod step;
 mod text;
 
 use crash::Crash;
+use evenkeel_api::policy::Profile;
 use layout::{Layout, Zones};
 pub use seconds::Span;
 use serde::Deserialize;
@@ -112,7 +113,7 @@ pub struct Scenario {
     #[serde(default)]
     controllers: Option<Spanned<u8>>,
     /// Defaults that the controllers run with.
-    #[serde(default)]
+    #[serde(default = "edge")]
     pub profile: Profile,
     /// Timers of the stand-in for the stock controllers.
     #[serde(default)]
@@ -132,25 +133,8 @@ fn nowhere<T>(value: T) -> Spanned<T> {
     )
 }
 
-/// Defaults of the controllers where no FailoverPolicy speaks: their `--profile`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, clap::ValueEnum)]
-#[serde(rename_all = "camelCase")]
-pub enum Profile {
-    /// For zones that live through long cuts of their cloud link.
-    #[default]
-    Edge,
-    /// As close to stock Kubernetes as failover can be.
-    Builtin,
-}
-
-impl Profile {
-    /// As the flag has it.
-    pub fn flag(self) -> &'static str {
-        match self {
-            Self::Edge => "edge",
-            Self::Builtin => "builtin",
-        }
-    }
+fn edge() -> Profile {
+    Profile::Edge
 }
 
 /// Timers of the stand-in for the stock controllers; the defaults are shortened so that a run takes minutes.

@@ -14,6 +14,8 @@ mod silence;
 mod tcp;
 mod udp;
 
+pub(crate) use tcp::reset;
+
 use links::{End, Links};
 use std::{
     io,

@@ -299,8 +299,8 @@ async fn connect(target: SocketAddr) -> io::Result<TcpStream> {
         .map_err(io::Error::from)?
 }
 
-/// Makes the coming close a reset, as from a machine that does not know the connection.
-fn reset(stream: &TcpStream) {
+/// Makes the coming close a reset, as from a machine that does not know the connection, or has no such port.
+pub(crate) fn reset(stream: &TcpStream) {
     if let Err(error) = socket2::SockRef::from(stream).set_linger(Some(Duration::ZERO)) {
         tracing::debug!(%error, "cannot reset a connection, closing it");
     }

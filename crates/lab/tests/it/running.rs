@@ -2,12 +2,13 @@
 //! for the stock controllers as a child process of this test binary.
 
 use clap::Parser;
+use evenkeel_api::policy::Profile;
 use evenkeel_lab::{
     SAMPLE,
     control::{self, Fault, Orders as _},
     directory::Directory,
     running::{Lab, Presence, Settings, SetupError},
-    scenario::{Profile, StockTimers, crash::Replica, layout::Layout},
+    scenario::{StockTimers, crash::Replica, layout::Layout},
 };
 use evenkeel_stock::NodeLifecycleArgs;
 use std::{

@@ -10,6 +10,7 @@ mod check;
 mod entry;
 mod limit;
 #[cfg(test)]
+#[path = "memory_tests.rs"]
 mod memory;
 mod message;
 mod node;
