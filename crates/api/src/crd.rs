@@ -358,6 +358,14 @@ pub struct NodeIncidentStatus {
     /// Kubernetes.
     #[serde(default)]
     pub in_storm: bool,
+    /// Whether Evenkeel has acted in this incident, and not only observed: what was kept on the node is
+    /// settled when Evenkeel stands down.
+    #[serde(default)]
+    pub acted: bool,
+    /// Whether the kubelet itself had said Ready=False before it fell silent: its pods are not ready, and are
+    /// evicted, as with stock Kubernetes.
+    #[serde(default)]
+    pub said_not_ready: bool,
     /// The leader's present decision with its evidence.
     #[serde(default)]
     pub decision: DecisionRecord,

@@ -64,7 +64,7 @@ fn main() {
         "{:<28} {:>6} {:>6} {:>8} {:>10} {:>10} {:>8} {:>10} {:>10}",
         "group", "seeds", "broken", "evicted", "back s", "out s", "changes", "writes/h", "converged"
     );
-    for group in Group::ALL
+    for group in Group::all()
         .into_iter()
         .filter(|group| only.is_none_or(|only| only == *group))
     {

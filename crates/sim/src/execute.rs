@@ -2,7 +2,7 @@
 //! begins with a read is two requests, and other events may happen between them.
 
 use crate::api::objects::{
-    Object, cluster_key, node_condition, renew_time, set_node_condition, set_pod_condition, time,
+    Object, added, cluster_key, node_condition, renew_time, set_node_condition, set_pod_condition, time,
 };
 use crate::api::{Writer, build};
 use crate::event::{Act, Acted, Phase};
@@ -33,6 +33,13 @@ impl Sim {
                 Phase::Silent(version) => self.taint(node, taint, version.as_deref()),
                 Phase::ReasonWritten => Acted::Done,
             },
+            Action::TaintForStock { node, version, taint } => {
+                let taint = self.new_taint(taint);
+                self.change_node(node, Some(version), |node| {
+                    let taints = &mut node.spec.get_or_insert_default().taints;
+                    taints.get_or_insert_default().push(taint);
+                })
+            }
             Action::Untaint { node, taints } => match &act.phase {
                 Phase::Begin => self.read_node(node),
                 Phase::Silent(version) => self.untaint(node, taints, version.as_deref()),
@@ -176,7 +183,7 @@ impl Sim {
     }
 
     fn taint(&mut self, node: &NodeRef, taint: &TaintRef, version: Option<&str>) -> Acted {
-        let now = self.now;
+        let new = self.new_taint(taint);
         self.change_node(node, version, |node| {
             let taints = node.spec.get_or_insert_default().taints.get_or_insert_default();
             if taints
@@ -185,18 +192,22 @@ impl Sim {
             {
                 return;
             }
-            taints.push(Taint {
-                key: taint.key.clone(),
-                effect: taint.effect.clone(),
-                value: None,
-                time_added: Some(time(now)),
-            });
+            taints.push(new);
             let mut added = added(node);
             if !added.contains(taint) {
                 added.push(taint.clone());
             }
             set_added(node, &added);
         })
+    }
+
+    fn new_taint(&self, taint: &TaintRef) -> Taint {
+        Taint {
+            key: taint.key.clone(),
+            effect: taint.effect.clone(),
+            value: None,
+            time_added: Some(time(self.now)),
+        }
     }
 
     fn untaint(&mut self, node: &NodeRef, remove: &[TaintRef], version: Option<&str>) -> Acted {
@@ -339,13 +350,6 @@ impl Sim {
         let written = build::publish(&mut self.store, self.now, (zone, cell), roster, signer);
         Self::settled(written)
     }
-}
-
-fn added(node: &Node) -> Vec<TaintRef> {
-    let all = node.metadata.annotations.as_ref();
-    all.and_then(|all| all.get(annotations::ADDED_TAINTS))
-        .map(|text| TaintRef::parse_list(text))
-        .unwrap_or_default()
 }
 
 fn set_added(node: &mut Node, added: &[TaintRef]) {

@@ -3,7 +3,7 @@
 mod end;
 
 use crate::api::build::node_number;
-use crate::api::objects::{Object, is_endpoint, node_of};
+use crate::api::objects::{Object, added, is_endpoint, node_of, time};
 use crate::api::{Change, Store, Writer};
 use crate::leftovers::leftovers;
 use crate::promise::{BACK_ON, Fate, Promise};
@@ -13,7 +13,9 @@ use crate::uncarried::Uncarried;
 use crate::votes::Votes;
 use evenkeel_api::names::taints;
 use evenkeel_failover_rules::world::Kind;
+use evenkeel_failover_rules::world::facts::TaintRef;
 use evenkeel_judge::{Dead, NodeState};
+use k8s_openapi::api::core::v1::Node;
 use std::collections::BTreeMap;
 use std::fmt;
 
@@ -127,6 +129,9 @@ pub struct Ledger {
     end: u64,
     silent: bool,
 }
+
+/// The first look of the stock controller after its mark, and a turn of its queue.
+const STOCK_TURN: u64 = 15 * SECOND;
 
 impl Ledger {
     /// Of a run of a script.
@@ -248,6 +253,22 @@ impl Ledger {
         }
     }
 
+    /// A taint in the stock controller's stead is none of ours. That controller has marked the node, and had
+    /// the time to taint it.
+    fn stands_in(&mut self, at: u64, node: &Node) {
+        let conditions = node.status.iter().flat_map(|status| &status.conditions).flatten();
+        let ready = conditions
+            .filter(|condition| condition.type_ == "Ready")
+            .next_back();
+        let marked = ready.filter(|ready| ready.status != "True");
+        let since = marked.and_then(|ready| ready.last_transition_time.as_ref());
+        let long = time(at.saturating_sub(STOCK_TURN));
+        if since.is_none_or(|since| *since > long) {
+            let name = node.metadata.name.as_deref().unwrap_or_default();
+            self.breaks(at, "S1: a node is tainted sooner than by stock", name.to_owned());
+        }
+    }
+
     fn taint(&mut self, change: &Change) {
         let evicts = |object: &Object| match object {
             Object::Node(node) => node
@@ -262,6 +283,13 @@ impl Ledger {
         };
         let before = change.before.as_ref().is_some_and(|object| evicts(object));
         let after = change.object.as_ref().is_some_and(|object| evicts(object));
+        if let Some(Object::Node(node)) = change.object.as_deref()
+            && !before
+            && after
+            && !added(node).contains(&TaintRef::evicting())
+        {
+            return self.stands_in(change.at, node);
+        }
         if !before
             && after
             && let Some(node) = node_number(&change.key.1)

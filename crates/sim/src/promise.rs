@@ -181,11 +181,16 @@ impl Promise {
         Self {
             group,
             unkept_by: killed.max().map(|at| at + LAST_KEEPER),
-            converges: !matches!(group, Group::NeverLaterThanStock),
+            converges: !matches!(group, Group::NeverLaterThanStock | Group::StockQueue),
             changes: matches!(group, Group::CutOff | Group::LanSplit).then_some(2),
             ends: usize::from(group == Group::LanSplit),
             compares_endpoints: !mid_cut,
-            later_than_stock: if left_alone { 180 } else { 12 } * SECOND,
+            // Who is kept at first lives for longer, or is left alone for longer.
+            later_than_stock: if left_alone || group == Group::StockQueue {
+                180
+            } else {
+                12
+            } * SECOND,
         }
     }
 

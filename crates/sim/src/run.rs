@@ -63,7 +63,7 @@ pub fn trace(script: &Script) -> Vec<String> {
 fn is_compared(group: Group) -> bool {
     matches!(
         group,
-        Group::NeverLaterThanStock | Group::PowerOff | Group::IsolatedThenDead
+        Group::NeverLaterThanStock | Group::StockQueue | Group::PowerOff | Group::IsolatedThenDead
     )
 }
 

@@ -187,6 +187,9 @@ pub enum Group {
     PowerCut,
     /// 9: all agents or all our parts are down, then a node loses power.
     NeverLaterThanStock,
+    /// Nodes are kept while they are cut off, and one that was cut off with them dies for good: the stock
+    /// controller has to find a turn for it.
+    StockQueue,
     /// 10: an API outage of 60 s and half-open watches with an Isolated node, the controller killed at any
     /// step.
     ApiOutageIsolated,
@@ -241,74 +244,52 @@ pub enum Group {
 }
 
 impl Group {
-    /// All of them.
-    pub const ALL: [Self; 30] = [
-        Self::PowerOff,
-        Self::CutOff,
-        Self::Kills,
-        Self::Racks,
-        Self::Matrices,
-        Self::Rosters,
-        Self::PowerCut,
-        Self::NeverLaterThanStock,
-        Self::ApiOutageIsolated,
-        Self::IsolatedThenDead,
-        Self::Reporters,
-        Self::GuardRestarts,
-        Self::Addresses,
-        Self::Stalls,
-        Self::LanSplit,
-        Self::ThreeZones,
-        Self::Growth,
-        Self::Lifetime,
-        Self::MixedVersions,
-        Self::ApiRestart,
-        Self::Restores,
-        Self::Firewall,
-        Self::ReturnWithoutMajority,
-        Self::AgentRestarts,
-        Self::Splits,
-        Self::Carriers,
-        Self::Hostile,
-        Self::HostileZones,
-        Self::Random,
-        Self::RandomZones,
+    /// All of them, with their names on a command line.
+    const NAMES: [(Self, &str); 31] = [
+        (Self::PowerOff, "power-off"),
+        (Self::CutOff, "cut-off"),
+        (Self::Kills, "1-kills"),
+        (Self::Racks, "2-racks"),
+        (Self::Matrices, "4-matrices"),
+        (Self::Rosters, "6-rosters"),
+        (Self::PowerCut, "8-power-cut"),
+        (Self::NeverLaterThanStock, "9-never-later-than-stock"),
+        (Self::StockQueue, "stock-queue"),
+        (Self::ApiOutageIsolated, "10-api-outage-isolated"),
+        (Self::IsolatedThenDead, "11-isolated-then-dead"),
+        (Self::Reporters, "12-reporters"),
+        (Self::GuardRestarts, "13-guard-restarts"),
+        (Self::Addresses, "14-addresses"),
+        (Self::Stalls, "16-stalls"),
+        (Self::LanSplit, "17-lan-split"),
+        (Self::ThreeZones, "18-three-zones"),
+        (Self::Growth, "20-growth"),
+        (Self::Lifetime, "lifetime"),
+        (Self::MixedVersions, "22-mixed-versions"),
+        (Self::ApiRestart, "23-api-restart"),
+        (Self::Restores, "restores"),
+        (Self::Firewall, "firewall"),
+        (Self::ReturnWithoutMajority, "24-return-without-majority"),
+        (Self::AgentRestarts, "25-agent-restarts"),
+        (Self::Splits, "42-splits"),
+        (Self::Carriers, "59-carriers"),
+        (Self::Hostile, "39-hostile"),
+        (Self::HostileZones, "hostile-zones"),
+        (Self::Random, "random"),
+        (Self::RandomZones, "random-zones"),
     ];
+
+    /// All of them.
+    pub fn all() -> impl ExactSizeIterator<Item = Self> {
+        Self::NAMES.into_iter().map(|(group, _)| group)
+    }
 
     /// The name on a command line.
     pub fn name(self) -> &'static str {
-        match self {
-            Self::PowerOff => "power-off",
-            Self::CutOff => "cut-off",
-            Self::Kills => "1-kills",
-            Self::Racks => "2-racks",
-            Self::Matrices => "4-matrices",
-            Self::Rosters => "6-rosters",
-            Self::PowerCut => "8-power-cut",
-            Self::NeverLaterThanStock => "9-never-later-than-stock",
-            Self::ApiOutageIsolated => "10-api-outage-isolated",
-            Self::IsolatedThenDead => "11-isolated-then-dead",
-            Self::Reporters => "12-reporters",
-            Self::GuardRestarts => "13-guard-restarts",
-            Self::Addresses => "14-addresses",
-            Self::Stalls => "16-stalls",
-            Self::LanSplit => "17-lan-split",
-            Self::ThreeZones => "18-three-zones",
-            Self::Growth => "20-growth",
-            Self::Lifetime => "lifetime",
-            Self::MixedVersions => "22-mixed-versions",
-            Self::ApiRestart => "23-api-restart",
-            Self::Restores => "restores",
-            Self::Firewall => "firewall",
-            Self::ReturnWithoutMajority => "24-return-without-majority",
-            Self::AgentRestarts => "25-agent-restarts",
-            Self::Splits => "42-splits",
-            Self::Carriers => "59-carriers",
-            Self::Hostile => "39-hostile",
-            Self::HostileZones => "hostile-zones",
-            Self::Random => "random",
-            Self::RandomZones => "random-zones",
-        }
+        let mut names = Self::NAMES.into_iter();
+        names
+            .find_map(|(group, name)| (group == self).then_some(name))
+            .unwrap_or_default()
     }
 
     /// How many scripts of another group take as long as one of it.
@@ -351,9 +332,7 @@ impl Group {
                 .split_once('-')
                 .is_some_and(|(number, _)| number == text)
         };
-        Self::ALL
-            .into_iter()
-            .find(|group| group.name() == text || number(group))
+        Self::all().find(|group| group.name() == text || number(group))
     }
 }
 

@@ -65,8 +65,9 @@ pub(super) const LIMITS: [Limit; 6] = [
         // repeat, samples that are mostly dead, and commands of two versions; API servers that are restored
         // from backups, brokers that are away, and jars that an earlier process installed; firewalls that
         // drop checks, and leaders that see nothing; checks that are made again, and keys and addresses under
-        // which members were met.
-        in_force: 191_800,
+        // which members were met; taints for which the stock controller finds no turn. 1,072 lines that had
+        // been counted here were tests, and are counted as such.
+        in_force: 191_400,
         goal: 118_000,
         slack: 1_000,
     },
@@ -91,8 +92,9 @@ pub(super) const LIMITS: [Limit; 6] = [
         // numbers, listings on real sockets, and who keeps connections open; rankings that die from the top,
         // zones that come back from the dark, and certificates that change; slots and ranks that come back,
         // and commands that do not die; requests that others repeat, samples that are mostly dead, and
-        // commands of two versions; ports that are closed and kubelets that move behind firewalls.
-        in_force: 156_400,
+        // commands of two versions; ports that are closed and kubelets that move behind firewalls; who dies
+        // beside nodes that are kept, and 1,072 lines that had been counted as the product's.
+        in_force: 157_900,
         goal: 96_000,
         slack: 1_000,
     },

@@ -6,12 +6,16 @@ use serde_json::Value;
 
 /// Takes the NoExecute taint `unreachable` out, also one that was there before (it slipped through while the
 /// webhook was down), so that the clock of tolerationSeconds never starts. NoSchedule stays: a protected node
-/// gets no new pods. So does `not-ready`: that is the kubelet's own word, which no neighbour can take back.
+/// gets no new pods. So does `not-ready`, and `unreachable` in its place once the node is silent: that it is
+/// not ready is the kubelet's own word, which no neighbour can take back.
 pub(super) fn strip_no_execute(request: &Request, view: &View) -> Result<Correction, PassReason> {
     let node = &request.object;
     let name = node["metadata"]["name"].as_str().unwrap_or(&request.name);
     let guarded = view.guarded(name)?;
-    if !guarded.if_stale.evictions || node["metadata"]["uid"] != guarded.uid.as_str() {
+    if !guarded.if_stale.evictions
+        || guarded.says_not_ready
+        || node["metadata"]["uid"] != guarded.uid.as_str()
+    {
         return Err(PassReason::NotProtected);
     }
     let taints = node["spec"]["taints"].as_array().ok_or(PassReason::Nothing)?;

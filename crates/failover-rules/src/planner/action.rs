@@ -26,6 +26,13 @@ pub enum Action {
         /// node gave no sign of life since.
         proof: Option<StillDead>,
     },
+    /// Put a taint on a node that the stock controller would put there, and takes off itself.
+    TaintForStock {
+        node: NodeRef,
+        /// resourceVersion that the decision rests on.
+        version: String,
+        taint: TaintRef,
+    },
     /// Take taints off a node.
     Untaint {
         node: NodeRef,
@@ -142,7 +149,7 @@ pub struct Notice {
     /// Reason, one of [`evenkeel_api::names::events`].
     pub reason: String,
     pub message: String,
-    /// Name of the incident: with it, the same notice twice is one Event.
+    /// Name of the incident and of the entry into the state: the same notice twice is one Event.
     pub incident: String,
 }
 
@@ -159,7 +166,7 @@ impl Action {
         match self {
             Self::MarkPodNotReady { .. } | Self::RestorePodReady { .. } | Self::Untaint { .. } => 0,
             Self::MarkNodeUnknown { .. } => 1,
-            Self::Taint { .. } | Self::Challenge { .. } => 2,
+            Self::Taint { .. } | Self::TaintForStock { .. } | Self::Challenge { .. } => 2,
             Self::Evict { .. } => 3,
             Self::PublishCell { .. } | Self::SaveIncident(_) => 4,
             Self::DeleteCell { .. }
@@ -174,7 +181,9 @@ impl Action {
     /// Identity of what is acted upon: one action per key is under way at a time.
     pub fn key(&self) -> String {
         match self {
-            Self::Taint { node, taint, .. } => format!("taint {} {}:{}", node.uid, taint.key, taint.effect),
+            Self::Taint { node, taint, .. } | Self::TaintForStock { node, taint, .. } => {
+                format!("taint {} {}:{}", node.uid, taint.key, taint.effect)
+            }
             Self::Untaint { node, .. } => format!("untaint {}", node.uid),
             Self::MarkNodeUnknown { node, .. } => format!("unknown {}", node.uid),
             Self::MarkPodNotReady { pod, .. } | Self::RestorePodReady { pod, .. } => {

@@ -2,7 +2,8 @@
 
 use super::action::{Action, Measure, Plan, StillDead};
 use super::incident::{instant, time};
-use super::node::{Scene, tell_kept, withdraw};
+use super::node::{tell_kept, withdraw};
+use super::scene::Scene;
 use super::storm::Ledger;
 use super::{Known, stateful};
 use crate::world::facts::{Owner, PodFacts, Status, TaintRef};
@@ -29,6 +30,9 @@ pub(super) fn act(known: &mut Known, ledger: &mut Ledger, scene: &Scene<'_>, pha
         return;
     }
     endpoints_out(known, scene, phase, plan);
+    if phase != Dead::Announced {
+        stateful::record(known, scene, plan);
+    }
     if phase == Dead::Confirmed {
         evict(known, ledger, scene, plan);
     }
@@ -82,7 +86,6 @@ fn mark_unknown(scene: &Scene<'_>, plan: &mut Plan) {
 /// tolerate the taint for ever. How many nodes at once is limited by the storm guard, `Ledger::admits`.
 fn evict(known: &mut Known, ledger: &mut Ledger, scene: &Scene<'_>, plan: &mut Plan) {
     let (node, now) = (scene.node, scene.now);
-    stateful::record(known, scene, plan);
     // The eviction is done. Pods that appear later are evicted without a slot of the storm guard.
     let admitted = if known.eviction_summed_up {
         Ok(())
@@ -96,13 +99,22 @@ fn evict(known: &mut Known, ledger: &mut Ledger, scene: &Scene<'_>, plan: &mut P
         }
         return;
     }
+    // In a storm nodes may only seem dead: nothing goes sooner than stock Kubernetes would take it.
+    let in_storm = known
+        .incident
+        .as_ref()
+        .is_some_and(|incident| incident.status.in_storm);
+    let silent_for = now.since(node.life.known_since().unwrap_or(now));
+    if in_storm && silent_for < scene.stock_grace {
+        return;
+    }
     let proof = StillDead {
         known_since: node.life.known_since(),
     };
     mark_unknown(scene, plan);
     let Some(taint) = node.taint(taints::UNREACHABLE, NO_EXECUTE) else {
         ledger.begin(&node.uid, scene.zone(), now);
-        let taint = TaintRef::new(taints::UNREACHABLE, NO_EXECUTE);
+        let taint = TaintRef::evicting();
         plan.actions.push(Action::Taint {
             node: scene.node_ref(),
             taint,
@@ -111,10 +123,6 @@ fn evict(known: &mut Known, ledger: &mut Ledger, scene: &Scene<'_>, plan: &mut P
         return;
     };
     let tainted_at = tainted_at(known, taint, now);
-    let in_storm = known
-        .incident
-        .as_ref()
-        .is_some_and(|incident| incident.status.in_storm);
     if !known.eviction_summed_up {
         ledger.begin(&node.uid, scene.zone(), tainted_at);
     }
@@ -204,8 +212,10 @@ fn deadline(
     let stay = stay_with(&pod.tolerations, std::slice::from_ref(taint), |toleration| {
         if is_admission_default(toleration, taints::UNREACHABLE, default) {
             let policy = scene.judged.settings.evict_after_seconds;
-            // Under storm eviction keeps the stock pace (hazard 24), and never a faster one than without.
-            Some(if in_storm { policy.max(default) } else { policy })
+            // Under storm eviction keeps the stock pace (hazard 24), and never a faster one than without. So
+            // it does where nobody replaces the pod: haste gains nothing then.
+            let unhurried = in_storm || pod.owner == Owner::Nobody;
+            Some(if unhurried { policy.max(default) } else { policy })
         } else {
             toleration.toleration_seconds
         }

@@ -56,9 +56,14 @@ impl Incident {
         self.status.state_since = Some(time(now));
     }
 
-    /// The row of a state.
+    /// The row of a state, unless the last one says the very same (after a restart).
     pub fn told(&mut self, state: NodeState, reason: Reason, event: &str, now: Millis) {
-        self.row(event, format!("{}: {reason}", state.name()), now);
+        let message = format!("{}: {reason}", state.name());
+        let mut rows = self.status.timeline.iter().rev();
+        let last = rows.find(|row| is_of_a_state(&row.event));
+        if last.is_none_or(|last| last.event != event || last.message != message) {
+            self.push(event, message, now);
+        }
     }
 
     /// Records the present decision, unless only its wording has changed.
@@ -86,6 +91,10 @@ impl Incident {
         if known {
             return;
         }
+        self.push(event, message, now);
+    }
+
+    fn push(&mut self, event: &str, message: String, now: Millis) {
         self.status.timeline.push(IncidentRow {
             time: Some(time(now)),
             event: event.to_owned(),
@@ -105,19 +114,9 @@ impl Incident {
 
     /// Whether the last state that was told is a death, or the isolation that followed one.
     pub fn last_state_row_is_of_a_death(&self) -> bool {
-        const STATES: [&str; 6] = [
-            events::DISCONNECTED,
-            events::DEAD,
-            events::DARK,
-            events::KUBELET_DOWN,
-            events::UNKNOWN,
-            events::RECOVERED,
-        ];
-        let rows = self.status.timeline.iter().rev();
-        let mut states = rows
-            .map(|row| row.event.as_str())
-            .filter(|event| STATES.contains(event));
-        states.next() == Some(events::DEAD)
+        let mut rows = self.status.timeline.iter().rev();
+        let last = rows.find(|row| row.event != events::ISOLATED && is_of_a_state(&row.event));
+        last.is_some_and(|last| last.event == events::DEAD)
     }
 
     /// Whether a row of this event stands in the timeline.
@@ -134,6 +133,20 @@ impl Incident {
     pub fn is_closed(&self) -> bool {
         self.status.closed_at.is_some()
     }
+}
+
+/// Whether a row of this event says which state the node entered.
+fn is_of_a_state(event: &str) -> bool {
+    [
+        events::DISCONNECTED,
+        events::DEAD,
+        events::DARK,
+        events::KUBELET_DOWN,
+        events::UNKNOWN,
+        events::ISOLATED,
+        events::RECOVERED,
+    ]
+    .contains(&event)
 }
 
 /// What other replicas start from: the state and the latch of an open incident.

@@ -8,6 +8,7 @@
 //! | module | what it holds |
 //! |---|---|
 //! | `node`, `dead`, `stateful` | what the state of a node asks for |
+//! | `stock` | taints for which the stock controller finds no turn |
 //! | `zones` | rosters, wanted rounds, statuses of policies |
 //! | [`action`] | what is to be done |
 //! | [`incident`] | the record of a failure |
@@ -22,13 +23,16 @@ mod dead;
 pub mod incident;
 mod node;
 pub mod roster;
+mod scene;
 mod stateful;
+mod stock;
 pub mod storm;
 mod zones;
 
-use crate::world::facts::{Cluster, IncidentFacts};
+use crate::world::facts::{Cluster, IncidentFacts, NodeFacts, TaintRef};
 use crate::world::{Config, Decisions};
 use action::{Action, Plan};
+use evenkeel_api::crd::NodeIncidentStatus;
 use evenkeel_api::names::events;
 use evenkeel_judge::policy::refused;
 use evenkeel_judge::{Latch, NodeState};
@@ -36,6 +40,7 @@ use evenkeel_zone::Millis;
 use incident::{Incident, instant};
 use roster::{Progress, SoundKeys};
 use std::collections::{BTreeMap, BTreeSet};
+use stock::Turns;
 use storm::{Ledger, WINDOW_MS};
 use zones::Planned;
 
@@ -53,6 +58,7 @@ pub struct Planner {
     adopted: bool,
     nodes: BTreeMap<String, Known>,
     ledger: Ledger,
+    turns: Turns,
     closing: BTreeMap<String, (Incident, Millis)>,
     policies_looked_at: Option<Millis>,
     /// Since when members have had an incident or a latch, by UID.
@@ -108,6 +114,7 @@ impl Planner {
             adopted: false,
             nodes: BTreeMap::new(),
             ledger: Ledger::default(),
+            turns: Turns::default(),
             closing: BTreeMap::new(),
             policies_looked_at: None,
             listed_since: BTreeMap::new(),
@@ -133,6 +140,7 @@ impl Planner {
                 self.node(cluster, node, judged, (size, &decisions.last), now, &mut plan);
             }
         }
+        self.turns.plan(cluster, decisions, now, &mut plan);
         self.forget_gone(cluster, now);
         self.close_strays(cluster, now);
         self.save_incidents(cluster, now, &mut plan);
@@ -155,10 +163,14 @@ impl Planner {
         for (name, facts) in &cluster.incidents {
             let status = &facts.status;
             let uid = &facts.spec.node_uid;
-            if let Some(tainted_at) = &status.tainted_at {
-                self.ledger.begin(uid, &facts.spec.zone, instant(tainted_at, now));
-            }
             let (state, is_closed) = (NodeState::parse(&status.state), status.closed_at.is_some());
+            // A predecessor may have ended between the taint and its record.
+            let is_ours = |node: &&NodeFacts| node.uid == *uid && node.added.contains(&TaintRef::evicting());
+            let node = cluster.nodes.get(&facts.spec.node_name).filter(is_ours);
+            let recorded = status.tainted_at.as_ref().map(|at| instant(at, now));
+            if let Some(at) = recorded.or(node.filter(|_| !is_closed).map(|_| now)) {
+                self.ledger.begin(uid, &facts.spec.zone, at);
+            }
             if is_closed || !matches!(state, Some(NodeState::Dead(_))) {
                 self.ledger.complete(uid);
             }
@@ -173,7 +185,11 @@ impl Planner {
             let incident = Incident {
                 name: name.clone(),
                 spec: facts.spec.clone(),
-                status: status.clone(),
+                status: NodeIncidentStatus {
+                    acted: status.acted
+                        || !status.decision.state.is_empty() && !status.decision.observed_only,
+                    ..status.clone()
+                },
             };
             let older = if newer {
                 known.state = state.unwrap_or_default();

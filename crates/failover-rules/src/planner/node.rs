@@ -1,7 +1,8 @@
 //! One node: what its state asks for.
 
-use super::action::{About, Action, Measure, NodeRef, Notice, Plan};
+use super::action::{About, Action, Measure, Notice, Plan};
 use super::incident::{Incident, latch_record, time};
+use super::scene::Scene;
 use super::storm::Ledger;
 use super::{Known, Planner};
 use crate::world::facts::{Cluster, NodeFacts, PodFacts, Status, TaintRef};
@@ -12,16 +13,13 @@ use evenkeel_api::names::{conditions, events, taints};
 use evenkeel_api::policy::{EndpointsPolicy, IsolatedPolicy, ModePolicy};
 use evenkeel_judge::explain::{changes, evidence_lines};
 use evenkeel_judge::{NodeState, View};
-use evenkeel_stock_rules::tolerations::{NO_EXECUTE, NO_SCHEDULE};
+use evenkeel_stock_rules::tolerations::NO_SCHEDULE;
 use evenkeel_zone::Millis;
 use evenkeel_zone::verdict::Verdict;
 
 /// The stock controller marks the node first and then its pods, one by one. A pod that it has not marked
 /// after this long it never will.
 const STOCK_MARKS_MS: u64 = 10_000;
-/// A node that comes back is not told to be Isolated or Disconnected before this long: peers need up to 15 s
-/// to vouch for it, and a kubelet that starts renews within 10 s.
-const LASTS_MS: u64 = 15_000;
 /// In a Dark zone, endpoints stay until the slices were read, or for this long. Stock Kubernetes itself needs
 /// 5 s to look.
 const DARK_READS_MS: u64 = 10_000;
@@ -29,51 +27,6 @@ const DARK_READS_MS: u64 = 10_000;
 /// A pod that was seen ready for so long before the mark was ready then. A replica that starts sees both at
 /// once, in any order: its first lists come within seconds of each other.
 const READY_BEFORE_MS: u64 = 60_000;
-
-/// What a step for one node needs to see.
-pub(super) struct Scene<'a> {
-    pub(super) cluster: &'a Cluster,
-    pub(super) node: &'a NodeFacts,
-    pub(super) judged: &'a Judged,
-    pub(super) zone_size: usize,
-    pub(super) default_toleration_seconds: i64,
-    /// A kubelet that writes renews its Lease within this time.
-    pub(super) renews_within: u64,
-    pub(super) last: &'a Last,
-    pub(super) now: Millis,
-}
-
-impl Scene<'_> {
-    pub(super) fn node_ref(&self) -> NodeRef {
-        NodeRef {
-            name: self.node.name.clone(),
-            uid: self.node.uid.clone(),
-        }
-    }
-
-    pub(super) fn zone(&self) -> &str {
-        &self.judged.zone
-    }
-
-    /// Whether the state has lasted for longer than a node that comes back needs to leave it.
-    fn lasts(&self) -> bool {
-        self.now.since(self.judged.decision.memory.since) >= LASTS_MS
-    }
-
-    fn state(&self) -> NodeState {
-        self.judged.decision.state()
-    }
-
-    /// Whether the latch stands in the cluster as it is: it is written before it is acted upon (hazard 50).
-    pub(super) fn is_recorded(&self, known: &Known) -> bool {
-        known.incident.as_ref().is_some_and(|incident| {
-            let stored = self.cluster.incidents.get(&incident.name);
-            stored.is_some_and(|stored| {
-                stored.status.latch == incident.status.latch && stored.status.state == incident.status.state
-            })
-        })
-    }
-}
 
 impl Planner {
     pub(super) fn node(
@@ -107,6 +60,7 @@ impl Planner {
             zone_size,
             default_toleration_seconds: self.config.default_toleration_seconds,
             renews_within: self.config.timing.confirm_after,
+            stock_grace: self.config.timing.stock_grace,
             last,
             now,
         };
@@ -142,7 +96,7 @@ fn enter(known: &mut Known, scene: &Scene<'_>, before: NodeState, plan: &mut Pla
                 incident.close(now);
                 let message = format!("node {} is back: {reason}", scene.node.name);
                 plan.actions
-                    .push(notice(scene, false, events::RECOVERED, message, &incident.name));
+                    .push(notice(scene, false, events::RECOVERED, message, incident));
             }
         }
         // Stock behaviour is recorded without an Event, because nobody has to act on it.
@@ -191,18 +145,23 @@ fn report(known: &mut Known, scene: &Scene<'_>, event: &str, plan: &mut Plan) {
 fn tell(incident: &Incident, scene: &Scene<'_>, event: &str, plan: &mut Plan) {
     let (state, reason) = (scene.state(), scene.judged.decision.reason);
     let message = format!("node {} is {}: {reason}", scene.node.name, state.name());
-    plan.actions
-        .push(notice(scene, true, event, message, &incident.name));
+    plan.actions.push(notice(scene, true, event, message, incident));
 }
 
-fn notice(scene: &Scene<'_>, warning: bool, reason: &str, message: String, incident: &str) -> Action {
+fn notice(scene: &Scene<'_>, warning: bool, reason: &str, message: String, incident: &Incident) -> Action {
+    // A state that comes again in one incident is told again.
+    let since = incident
+        .status
+        .state_since
+        .as_ref()
+        .map_or(0, |since| since.0.as_second());
     Action::Event(Notice {
         about: About::Node(scene.node_ref()),
         at: scene.now,
         warning,
         reason: reason.to_owned(),
         message,
-        incident: incident.to_owned(),
+        incident: format!("{} {since}", incident.name),
     })
 }
 
@@ -224,6 +183,10 @@ fn record(known: &mut Known, scene: &Scene<'_>, config: &Config) {
         observed_only: judged.settings.mode == ModePolicy::Observe,
     };
     incident.decide(told, latch_record(&decision.memory));
+    incident.status.said_not_ready = scene
+        .node
+        .says_not_ready
+        .unwrap_or(incident.status.said_not_ready);
 }
 
 /// Mirrors the verdict for readers of SuperEdge's annotation; a node that was never in trouble carries none.
@@ -264,11 +227,22 @@ fn act(known: &mut Known, ledger: &mut Ledger, scene: &Scene<'_>, plan: &mut Pla
     if state == NodeState::Disconnected {
         tell_return(known, scene, plan);
     }
-    if scene.judged.settings.mode == ModePolicy::Observe {
-        // First everything is settled: our taints are removed, and pods that we kept ready are marked as
-        // stock Kubernetes would have marked them.
+    let observes = scene.judged.settings.mode == ModePolicy::Observe;
+    if let Some(incident) = &mut known.incident {
+        incident.status.acted |= !observes;
+    }
+    if observes {
+        // What was done before is settled: our taints are removed, and pods that we kept ready are marked as
+        // stock Kubernetes would have marked them. Where nothing was done, nothing is touched.
         untaint(scene, scene.node.added.clone(), plan);
-        return settle(known, scene, &|_| false, plan);
+        if known
+            .incident
+            .as_ref()
+            .is_some_and(|incident| incident.status.acted)
+        {
+            settle(known, scene, &|_| false, plan);
+        }
+        return;
     }
     match state {
         NodeState::Dead(phase) => super::dead::act(known, ledger, scene, phase, plan),
@@ -331,11 +305,13 @@ pub(super) fn tell_kept(known: &mut Known, scene: &Scene<'_>) {
     }
 }
 
-/// What we added, and NoExecute unreachable whoever added it.
+/// What we added, and NoExecute unreachable whoever added it. It stays where the kubelet itself had said
+/// Ready=False before the silence: there the stock controller puts it in the place of `not-ready`.
 fn with_no_execute(scene: &Scene<'_>) -> Vec<TaintRef> {
-    let unreachable = TaintRef::new(taints::UNREACHABLE, NO_EXECUTE);
+    let unreachable = TaintRef::evicting();
     let mut list = scene.node.added.clone();
-    if scene.node.taint(&unreachable.key, &unreachable.effect).is_some() && !list.contains(&unreachable) {
+    let stands = scene.node.taint(&unreachable.key, &unreachable.effect).is_some();
+    if stands && scene.node.says_not_ready != Some(true) && !list.contains(&unreachable) {
         list.push(unreachable);
     }
     list
@@ -479,7 +455,7 @@ fn restore<'a>(
             ),
         });
     }
-    pods.retain(|pod| pod.ready_reason.is_empty());
+    pods.retain(|pod| pod.is_marked_by_stock());
     pods
 }
 

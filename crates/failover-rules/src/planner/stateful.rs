@@ -3,7 +3,7 @@
 
 use super::Known;
 use super::action::{About, Action, Notice, Plan};
-use super::node::Scene;
+use super::scene::Scene;
 use crate::world::facts::PodFacts;
 use evenkeel_api::crd::FencingMethod;
 use evenkeel_api::names::{events, taints};

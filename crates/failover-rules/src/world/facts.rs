@@ -1,10 +1,11 @@
 //! The cluster as the watches have shown it: plain values.
 
 use evenkeel_api::crd::{AgentStatusSpec, FailoverPolicyStatus, NodeIncidentSpec, NodeIncidentStatus};
-use evenkeel_api::names::taints;
+use evenkeel_api::names::{conditions, taints};
 use evenkeel_api::zone::RosterSpec;
 use evenkeel_judge::evidence::Life;
 use evenkeel_judge::policy::Policy;
+use evenkeel_stock_rules::tolerations::NO_EXECUTE;
 use evenkeel_zone::Millis;
 use evenkeel_zone::roster::RosterRef;
 use jiff::Timestamp;
@@ -76,6 +77,11 @@ impl TaintRef {
         }
     }
 
+    /// The taint by which pods of an unreachable node are evicted.
+    pub fn evicting() -> Self {
+        Self::new(taints::UNREACHABLE, NO_EXECUTE)
+    }
+
     /// Reads the annotation: comma-separated `key:effect`; what is not of that form is left out.
     pub fn parse_list(text: &str) -> Vec<Self> {
         text.split(',')
@@ -117,9 +123,11 @@ impl std::fmt::Display for PodRef {
 /// What keeps a pod where it is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Owner {
-    /// Nothing: a controller replaces it anywhere, or nobody does.
+    /// Nothing: a controller replaces it anywhere.
     #[default]
     Other,
+    /// Nobody replaces it: once deleted it is lost, and a machine that comes back starts it again.
+    Nobody,
     /// A DaemonSet: one per node, never evicted.
     DaemonSet,
     /// A StatefulSet: at most one pod per identity (safety property S2).
@@ -164,9 +172,10 @@ pub struct PodFacts {
 
 impl PodFacts {
     /// Whether somebody marked it not ready on top of ready containers and readiness gates, for no reason
-    /// that is given. The stock node controller gives none; who gives one, as we do ourselves, has one.
+    /// that is given. The stock node controller gives none, and keeps the one that stands there: with ours of
+    /// a pod that was given back we never say Ready=False. Who gives another one has a reason.
     pub fn is_marked_by_stock(&self) -> bool {
-        self.is_marked() && self.ready_reason.is_empty()
+        self.is_marked() && ["", conditions::REASON_GIVEN_BACK].contains(&self.ready_reason.as_str())
     }
 
     /// Whether somebody marked it not ready on top of ready containers and readiness gates.
@@ -246,6 +255,13 @@ pub struct IncidentFacts {
     pub spec: NodeIncidentSpec,
     /// As it was last written.
     pub status: NodeIncidentStatus,
+}
+
+impl IncidentFacts {
+    /// Whether it is open, and says that the kubelet of the node of that UID had said Ready=False.
+    pub fn recalls_not_ready(&self, node_uid: &str) -> bool {
+        self.spec.node_uid == node_uid && self.status.closed_at.is_none() && self.status.said_not_ready
+    }
 }
 
 /// Everything the planner sees.

@@ -232,7 +232,8 @@ fn owner(pod: &Pod) -> Owner {
         Some("DaemonSet") => Owner::DaemonSet,
         Some("StatefulSet") => Owner::StatefulSet,
         Some("Node") => Owner::Static,
-        _ => Owner::Other,
+        Some(_) => Owner::Other,
+        None => Owner::Nobody,
     }
 }
 

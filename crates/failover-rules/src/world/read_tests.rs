@@ -79,6 +79,14 @@ fn the_owner_of_a_pod_is_its_controller(#[case] kind: &str, #[case] expected: Ow
 }
 
 #[test]
+fn a_pod_without_a_controller_is_nobodys() {
+    let owner = json!({"apiVersion": "v1", "kind": "ReplicaSet", "name": "o", "uid": "u"});
+    let metadata = json!({"ownerReferences": [owner]});
+    let facts = pod_of(json!({"metadata": metadata, "spec": {"nodeName": "n", "containers": []}}));
+    assert_eq!(facts.unwrap().owner, Owner::Nobody);
+}
+
+#[test]
 fn tolerations_that_may_be_of_the_taint_that_evicts_are_kept_in_their_order() {
     let of = |key: &str| json!({"key": key, "operator": "Exists", "effect": "NoExecute"});
     let all = [

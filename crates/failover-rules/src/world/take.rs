@@ -86,6 +86,9 @@ impl World {
                 facts.life = signs.life;
                 self.zones.renewed(&facts.uid, facts.life.written());
                 facts.says_not_ready = signs.says_not_ready;
+                let open = self.cluster.incidents.values();
+                let recorded = open.filter(|incident| incident.recalls_not_ready(&facts.uid));
+                facts.says_not_ready = facts.says_not_ready.or(recorded.map(|_| true).next());
                 self.cluster.nodes.insert(facts.name.clone(), facts);
             }
             Delta::Gone((_, name)) => self.forget_node(&name),
@@ -470,6 +473,11 @@ impl World {
                 let name = incident.metadata.name.clone().unwrap_or_default();
                 let facts = read::incident(&incident);
                 self.learn(now, &name, &facts);
+                if let Some(node) = self.cluster.nodes.get_mut(&facts.spec.node_name)
+                    && facts.recalls_not_ready(&node.uid)
+                {
+                    node.says_not_ready.get_or_insert(true);
+                }
                 self.cluster.incidents.insert(name, facts);
             }
             Delta::Gone((_, name)) => {

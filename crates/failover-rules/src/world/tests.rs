@@ -762,3 +762,28 @@ fn a_roster_of_the_former_key_counts_and_is_signed_anew() {
         assert_eq!((facts.roster.version, facts.shown), (5, shown));
     }
 }
+
+/// After a restart nobody has seen what the kubelet said before it fell silent, and lists come in any order.
+#[rstest]
+fn what_the_kubelet_said_before_the_silence_is_recalled(#[values(true, false)] incident_first: bool) {
+    let incident = |closed: Option<&str>| {
+        Seen::Incident(put(json!({
+            "metadata": {"name": "node-3-1"},
+            "spec": {"nodeName": "node-3", "nodeUid": "u3", "zone": "shore"},
+            "status": {"state": "Disconnected", "saidNotReady": true, "closedAt": closed},
+        })))
+    };
+    let says = |closed| {
+        let mut world = Shore::new("me").world;
+        let mut seen = [incident(closed), node("node-3", "u3", 1, "NodeStatusUnknown")];
+        if !incident_first {
+            seen.reverse();
+        }
+        for seen in seen {
+            world.take(second(1), seen);
+        }
+        world.cluster.nodes["node-3"].says_not_ready
+    };
+    assert_eq!(says(None), Some(true));
+    assert_eq!(says(Some("2026-01-01T00:00:09Z")), None);
+}

@@ -434,7 +434,7 @@ impl Controller {
                         }
                     }
                     Ok(Outcome::Stale) => tracing::debug!(action = what, key, "the object changed meanwhile"),
-                    Ok(Outcome::Refused(why)) => tracing::warn!(action = what, key, why, "not done"),
+                    Err(ActionError::Refused(why)) => tracing::warn!(action = what, key, why, "not done"),
                     Err(error) => {
                         let cause = std::error::Error::source(error)
                             .map(ToString::to_string)

@@ -385,3 +385,25 @@ async fn a_node_that_nobody_vouches_for_or_against_is_left_to_stock_and_that_is_
     cluster.eventually_state("n3", "Unknown").await;
     assert!(cluster.told(events::UNKNOWN).await.is_empty());
 }
+
+/// The stock controller's turns are taken by a node whose taint is stripped again and again.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_that_nobody_keeps_gets_its_taint_beside_one_that_is_kept() {
+    let cluster = Cluster::start().await;
+    cluster.node("alone").await;
+    cluster.post_status("alone").await;
+    cluster.renewed("alone").await;
+    let _replica = cluster.controlled(Setup::default()).await;
+    cluster.reports().await;
+    cluster.cut("n3").await;
+    cluster.eventually_state("alone", "Unknown").await;
+    for node in ["n3", "alone"] {
+        stock::mark_node(&cluster, node).await;
+    }
+    let node = cluster.until("alone", "is tainted", no_execute).await;
+    assert!(
+        !node.annotations().contains_key(annotations::ADDED_TAINTS),
+        "the stock controller takes it off as its own"
+    );
+    assert!(!no_execute(&cluster.get::<Node>("n3").await));
+}

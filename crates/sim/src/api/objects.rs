@@ -3,6 +3,7 @@
 use evenkeel_api::crd::{AgentStatus, FailoverPolicy, NodeIncident, ZoneChallenge, ZoneHealth, ZoneReport};
 use evenkeel_api::names;
 use evenkeel_api::watch::{Delta, Key};
+use evenkeel_failover_rules::world::facts::TaintRef;
 use evenkeel_failover_rules::world::{Kind, Seen};
 use jiff::Timestamp;
 use k8s_openapi::api::coordination::v1::Lease;
@@ -147,6 +148,14 @@ pub fn seen(kind: Kind, notice: Notice) -> Seen {
 pub fn stamp(now: u64) -> Timestamp {
     let ms = i64::try_from(EPOCH + now).unwrap_or(i64::MAX);
     Timestamp::from_millisecond(ms).unwrap_or(Timestamp::MAX)
+}
+
+/// The taints that the node's annotation calls ours.
+pub fn added(node: &Node) -> Vec<TaintRef> {
+    let all = node.metadata.annotations.as_ref();
+    all.and_then(|all| all.get(names::annotations::ADDED_TAINTS))
+        .map(|text| TaintRef::parse_list(text))
+        .unwrap_or_default()
 }
 
 /// An instant as most objects carry it: whole seconds.

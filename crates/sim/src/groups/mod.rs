@@ -32,6 +32,7 @@ pub fn script(group: Group, seed: u64) -> Script {
         Group::PowerOff => power_off(&mut script, &mut rng),
         Group::CutOff => cut_off(&mut script, &mut rng),
         Group::NeverLaterThanStock => never_later_than_stock(&mut script, &mut rng),
+        Group::StockQueue => stock_queue(&mut script, &mut rng),
         Group::ApiOutageIsolated => api_outage_isolated(&mut script, &mut rng),
         Group::IsolatedThenDead => isolated_then_dead(&mut script, &mut rng),
         Group::GuardRestarts => guard_restarts(&mut script, &mut rng),
@@ -139,6 +140,23 @@ fn never_later_than_stock(script: &mut Script, rng: &mut Rng) {
     }
     let at = at + rng.between(1, 30) * SECOND;
     script.add(at, 440 * SECOND, Fault::PowerOff(node));
+    script.rest = 0;
+}
+
+/// Fewer than 55 of a hundred are cut off: beyond that the stock controller taints nobody.
+fn stock_queue(script: &mut Script, rng: &mut Rng) {
+    script.zones = vec![10];
+    let mut nodes: Vec<usize> = (1..=10).collect();
+    rng.shuffle(&mut nodes);
+    let cut = usize::try_from(rng.between(3, 5)).unwrap_or(5);
+    let (at, long) = (soon(rng), 600 * SECOND);
+    let lives = rng.between(60, 90) * SECOND;
+    for node in nodes.iter().take(cut) {
+        script.add(at + rng.below(5 * SECOND), lives + long, Fault::CutCloud(*node));
+    }
+    for node in nodes.iter().take(1) {
+        script.add(at + lives, long, Fault::PowerOff(*node));
+    }
     script.rest = 0;
 }
 

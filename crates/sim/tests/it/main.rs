@@ -81,7 +81,7 @@ fn rounds_of(group: Group) -> Option<usize> {
         } else if group.is_random() {
             all / 2
         } else {
-            all / Group::ALL.len() as u64
+            all / Group::all().len() as u64
         };
         let first = setting("EVENKEEL_SIM_FIRST").unwrap_or_default();
         (first, (share / group.cost()).max(1))
@@ -153,6 +153,11 @@ fn a_zone_grows_and_shrinks_while_nodes_die_keys_change_and_machines_boot() {
 #[test]
 fn our_parts_down_is_never_later_than_stock() {
     keeps_its_promises(Group::NeverLaterThanStock);
+}
+
+#[test]
+fn who_dies_beside_nodes_that_are_kept_gets_a_turn_of_the_stock_controller() {
+    keeps_its_promises(Group::StockQueue);
 }
 
 #[test]
@@ -424,7 +429,7 @@ fn votes_that_are_kept_back_are_void_and_believing_them_is_caught() {
         let broken = play_by(&script(Group::RandomZones, seed), rules).broken;
         broken.is_some_and(|broken| broken.promise.starts_with("S4"))
     };
-    let share = 2_000 / Group::ALL.len() as u64;
+    let share = 2_000 / Group::all().len() as u64;
     let caught: Vec<u64> = (0..share).filter(|seed| convicts(*seed, believed)).collect();
     assert!(!caught.is_empty(), "in {share} seeds");
     let convicted: Vec<u64> = caught
@@ -436,7 +441,7 @@ fn votes_that_are_kept_back_are_void_and_believing_them_is_caught() {
 
 #[test]
 fn the_same_seed_plays_the_same_run() {
-    for group in Group::ALL {
+    for group in Group::all() {
         let script = script(group, 3);
         assert_eq!(run::trace(&script), run::trace(&script), "{}", group.name());
     }

@@ -336,6 +336,21 @@ fn other_taints_are_left_alone(#[case] taints: &[(&str, &str)]) {
     assert_eq!(passes(&request, &view()), PassReason::Nothing);
 }
 
+/// The kubelet said Ready=False before it fell silent: `not-ready` gives way to `unreachable`.
+#[test]
+fn the_taint_of_a_node_that_was_not_ready_before_stays() {
+    let view = with_node(|node| node.says_not_ready = true);
+    let tainted = node(&[(NOT_READY, "NoExecute"), (UNREACHABLE, "NoExecute")]);
+    let request = request(
+        NODE_CONTROLLER,
+        "UPDATE",
+        "nodes",
+        tainted,
+        node(&[(NOT_READY, "NoExecute")]),
+    );
+    assert_eq!(passes(&request, &view), PassReason::NotProtected);
+}
+
 #[rstest]
 #[case::healthy("shore-1", "uid-1")]
 #[case::registered_again("shore-2", "uid-9")]

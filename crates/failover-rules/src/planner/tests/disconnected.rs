@@ -221,7 +221,7 @@ fn a_gap_of_the_evidence_for_a_few_seconds_takes_no_endpoint() {
 /// stock Kubernetes does not mark the pods a second time.
 #[test]
 fn suppression_is_settled_where_a_renewal_came_after_the_mark_and_no_other() {
-    let mut stage = Stage::with_nodes(3).policy(|spec| spec.mode = Some(ModePolicy::Observe));
+    let mut stage = Stage::with_nodes(3);
     stage.pod("n3", "web");
     stage.go(10, &[]);
     stage.go(60, &["n3"]);
@@ -230,7 +230,7 @@ fn suppression_is_settled_where_a_renewal_came_after_the_mark_and_no_other() {
     stage.go(85, &["n3"]);
     assert_eq!(stage.state("n3"), NodeState::Healthy);
     assert_eq!(stage.pod_now("web").ready, Status::True, "the kubelet is back");
-    stage.go(100, &["n3"]);
+    stage.go(110, &["n3"]);
     assert_eq!(stage.state("n3"), NodeState::Unknown);
     assert_eq!(stage.pod_now("web").ready, Status::False, "it is not");
 }
@@ -274,6 +274,7 @@ fn a_second_failure_is_a_second_incident() {
 fn a_disconnected_node_that_dies_leaves_endpoints_and_is_evicted_by_stock_alone() {
     let mut stage = Stage::with_nodes(3).profile(Profile::Edge);
     stage.pod("n3", "web");
+    stage.pod("n3", "db").owner = Owner::StatefulSet;
     let mut stage = cut(stage);
     stage.convict("n3");
     stage.go(600, &["n3"]);
@@ -281,12 +282,27 @@ fn a_disconnected_node_that_dies_leaves_endpoints_and_is_evicted_by_stock_alone(
     assert_eq!(stage.pod_now("web").ready, Status::False);
     assert!(stage.evicted().is_empty() && !stage.has_no_execute("n3"));
     assert_eq!(stage.world.incidents.len(), 1, "one failure, one incident");
+    let stays =
+        |action: &&Action| matches!(action, Action::Event(notice) if notice.reason == events::NOT_MOVED);
+    assert_eq!(
+        stage.log.iter().filter(stays).count(),
+        1,
+        "its stateful pod is told of"
+    );
+    let missing = &stage.incident("n3").status.fence.missing;
+    assert!(missing.contains("kubectl taint"), "{missing}");
 }
 
 #[test]
 fn marks_without_a_reason_are_the_stock_controllers_and_marks_of_others_stand() {
     let mut stage = cut(Stage::with_nodes(3));
-    for reason in ["", "OutOfRotation", REASON_NODE_DEAD, events::ISOLATED] {
+    for reason in [
+        "",
+        REASON_GIVEN_BACK,
+        "OutOfRotation",
+        REASON_NODE_DEAD,
+        events::ISOLATED,
+    ] {
         let pod = stage.pod("n3", &format!("pod-{reason}"));
         pod.ready = Status::False;
         reason.clone_into(&mut pod.ready_reason);
@@ -298,8 +314,13 @@ fn marks_without_a_reason_are_the_stock_controllers_and_marks_of_others_stand() 
     });
     assert_eq!(
         restored.collect::<Vec<_>>(),
-        ["pod-", "pod-EvenkeelNodeDead", "pod-NodeIsolated"],
-        "and ours, since it has been vouched for long enough"
+        [
+            "pod-",
+            "pod-EvenkeelGivenBack",
+            "pod-EvenkeelNodeDead",
+            "pod-NodeIsolated"
+        ],
+        "the stock controller keeps the reason that stands there; and ours, since it has been vouched for long enough"
     );
 }
 
@@ -333,9 +354,48 @@ fn settling_does_not_fight_a_kubelet_that_says_ready() {
 fn pods_of_a_node_that_was_not_ready_before_the_cut_are_not_restored() {
     let mut stage = Stage::with_nodes(3);
     stage.pod("n3", "web").ready = Status::False;
-    stage.node("n3").ready = Status::False;
+    let node = stage.node("n3");
+    (node.ready, node.says_not_ready) = (Status::False, Some(true));
     let mut stage = cut(stage);
     stock_marks(&mut stage);
     stage.settle();
     assert_eq!(stage.pod_now("web").ready, Status::False);
+}
+
+/// The stock controller puts `unreachable` in the place of `not-ready`, and the clock of the pods goes on.
+#[test]
+fn a_node_that_was_not_ready_before_the_cut_is_emptied_as_by_stock() {
+    let mut stage = Stage::with_nodes(3);
+    stage.pod("n3", "web").ready = Status::False;
+    stage.node("n3").says_not_ready = Some(true);
+    let mut stage = cut(stage);
+    stock_marks(&mut stage);
+    stage.go(100, &["n3"]);
+    assert!(stage.has_no_execute("n3"));
+    assert!(stage.incident("n3").status.said_not_ready);
+    // A leader that did not see it keeps what is recorded.
+    stage.restart();
+    stage.go(130, &["n3"]);
+    assert!(stage.incident("n3").status.said_not_ready);
+}
+
+/// Each entry is a row, however often.
+#[test]
+fn a_node_that_goes_to_and_fro_has_a_row_and_an_event_for_each_time() {
+    let mut stage = cut(Stage::with_nodes(3));
+    for second in [60, 110] {
+        stage.says("n3", Says::Nothing(NoVerdict::NotListed));
+        stage.go(second, &["n3"]);
+        assert_eq!(stage.state("n3"), NodeState::Unknown);
+        stage.says("n3", cut_off());
+        stage.go(second + 25, &["n3"]);
+        assert_eq!(stage.state("n3"), NodeState::Disconnected);
+    }
+    let (there, back) = (events::DISCONNECTED, events::UNKNOWN);
+    assert_eq!(stage.timeline("n3"), [there, back, there, back, there]);
+    let told = stage.log.iter().filter_map(|action| match action {
+        Action::Event(notice) if notice.reason == there => Some(notice.incident.clone()),
+        _ => None,
+    });
+    assert_eq!(told.collect::<BTreeSet<_>>().len(), 3, "no two have one name");
 }

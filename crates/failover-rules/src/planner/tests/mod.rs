@@ -6,6 +6,7 @@ mod disconnected;
 mod rest;
 mod returning;
 mod services;
+mod stock;
 
 use super::Planner;
 use super::action::{About, Action, NodeRef, Plan};
@@ -416,10 +417,12 @@ impl Stage {
 
     fn perform(&mut self, action: &Action) {
         match action {
-            Action::Taint { node, taint, .. } => {
+            Action::Taint { node, taint, .. } | Action::TaintForStock { node, taint, .. } => {
                 let time_added = Some(time(at(self.now)));
                 let facts = self.node(&node.name);
-                facts.added.push(taint.clone());
+                if matches!(action, Action::Taint { .. }) {
+                    facts.added.push(taint.clone());
+                }
                 facts.taints.push(Taint {
                     key: taint.key.clone(),
                     effect: taint.effect.clone(),

@@ -621,6 +621,30 @@ fn who_only_observes_settles_decides_and_records() {
     assert_eq!(stage.incident("n3").status.state, "Dead");
 }
 
+/// A first installation observes: not a single write beside its own records.
+#[test]
+fn who_never_acted_settles_nothing() {
+    let mut stage = Stage::with_nodes(3).policy(|spec| spec.mode = Some(ModePolicy::Observe));
+    stage.pod("n3", "web");
+    stage.go(10, &[]);
+    stage.go(60, &["n3"]);
+    let node = stage.node("n3");
+    (node.life.stock_mark, node.ready) = (Some(at(60)), Status::Unknown);
+    stage.go(70, &["n3"]);
+    stage.restart();
+    stage.convict("n3");
+    stage.go(200, &["n3"]);
+    let touches = |action: &&Action| {
+        matches!(
+            action,
+            Action::MarkPodNotReady { .. } | Action::RestorePodReady { .. } | Action::Untaint { .. }
+        )
+    };
+    let touched: Vec<&Action> = stage.log.iter().filter(touches).collect();
+    assert!(touched.is_empty(), "{touched:?}");
+    assert!(!stage.incident("n3").status.acted);
+}
+
 /// Hazard 56.
 #[test]
 fn what_a_kubelet_wrote_after_the_mark_is_its_word() {

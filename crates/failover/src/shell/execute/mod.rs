@@ -30,19 +30,20 @@ const SILENCE_HOLDS: Duration = Duration::from_secs(5);
 const READS_KEPT: usize = 256;
 
 /// What became of an action.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Outcome {
     /// Done, or there was nothing left to do.
     Done,
     /// The object has changed; the next look decides again.
     Stale,
-    /// The action must not be done: the node gave a sign of life, or this replica leads no longer.
-    Refused(String),
 }
 
 /// Why an action was not carried out. All are worth another try.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ActionError {
+    /// It must not be done: the node gave a sign of life, or this replica leads no longer.
+    #[error("{0}")]
+    Refused(String),
     /// The API server said no, or nothing.
     #[error("cannot {what}")]
     Api {
@@ -149,7 +150,7 @@ impl Executor {
         let label = match &outcome {
             Ok(Outcome::Done) => "done",
             Ok(Outcome::Stale) => "stale",
-            Ok(Outcome::Refused(_)) => "refused",
+            Err(ActionError::Refused(_)) => "refused",
             Err(_) => "failed",
         };
         self.metrics.acted(kind(action), label);
@@ -157,22 +158,18 @@ impl Executor {
     }
 
     async fn attempt(&self, action: &Action, signs: &LastSigns) -> Result<Outcome> {
-        if let Some(refused) = self.refuse() {
-            return Ok(refused);
-        }
+        self.check_leads()?;
         match action {
             Action::Taint { node, taint, proof } => {
                 let mut found = None;
                 if proof.is_some() {
-                    match self.still_silent(node, signs).await? {
-                        Ok(silent) => found = Some(silent),
-                        Err(refused) => return Ok(refused),
-                    }
-                    if let Some(refused) = self.refuse_unless_dead(node) {
-                        return Ok(refused);
-                    }
+                    found = Some(self.still_silent(node, signs).await?);
+                    self.check_dead(node)?;
                 }
                 self.taint(node, taint, found).await
+            }
+            Action::TaintForStock { node, version, taint } => {
+                self.taint_for_stock(node, version, taint).await
             }
             Action::Untaint { node, taints } => self.untaint(node, taints).await,
             Action::MarkNodeUnknown {
@@ -180,11 +177,9 @@ impl Executor {
                 version,
                 message,
             } => {
-                let silent = self.still_silent(node, signs).await?;
-                match silent.err().or_else(|| self.refuse_unless_dead(node)) {
-                    Some(refused) => Ok(refused),
-                    None => self.mark_node_unknown(node, version, message).await,
-                }
+                self.still_silent(node, signs).await?;
+                self.check_dead(node)?;
+                self.mark_node_unknown(node, version, message).await
             }
             Action::MarkPodNotReady {
                 pod,
@@ -207,9 +202,7 @@ impl Executor {
                 dead_since: _,
                 proof: _,
             } => {
-                if let Some(refused) = self.silent_for_all(node, signs).await? {
-                    return Ok(refused);
-                }
+                self.silent_for_all(node, signs).await?;
                 self.evict(pod, node, message).await
             }
             Action::MirrorVerdict { node, healthy } => self.mirror(node, *healthy).await,
@@ -234,7 +227,7 @@ impl Executor {
     }
 
     /// As `still_silent`, once for all evictions that begin within [`SILENCE_HOLDS`].
-    async fn silent_for_all(&self, node: &NodeRef, signs: &LastSigns) -> Result<Option<Outcome>> {
+    async fn silent_for_all(&self, node: &NodeRef, signs: &LastSigns) -> Result<()> {
         let read = {
             let mut reads = self.reads.lock().unwrap_or_else(PoisonError::into_inner);
             if reads.len() >= READS_KEPT && !reads.contains_key(&node.uid) {
@@ -245,36 +238,35 @@ impl Executor {
         let mut read = read.lock().await;
         let holds = |(known, at): &(LastSigns, Instant)| known == signs && at.elapsed() < SILENCE_HOLDS;
         if read.as_ref().is_some_and(holds) {
-            return Ok(self.refuse());
+            return self.check_leads();
         }
         *read = None;
         let began = instant();
-        match self.still_silent(node, signs).await? {
-            Ok(_) => {
-                *read = Some((signs.clone(), began));
-                Ok(None)
-            }
-            Err(refused) => Ok(Some(refused)),
-        }
+        self.still_silent(node, signs).await?;
+        *read = Some((signs.clone(), began));
+        Ok(())
     }
 
     /// Its neighbours may have vouched for the node, or somebody has paused everything, while the API server
     /// took its time.
-    fn refuse_unless_dead(&self, node: &NodeRef) -> Option<Outcome> {
+    fn check_dead(&self, node: &NodeRef) -> Result<()> {
+        self.check_leads()?;
         let dead = self.dead.lock().unwrap_or_else(PoisonError::into_inner);
-        let why = || {
-            let name = &node.name;
-            Outcome::Refused(format!(
-                "node {name} is not confirmed dead any more, or nothing may be done"
-            ))
-        };
-        self.refuse().or_else(|| (!dead.contains(&node.uid)).then(why))
+        let name = &node.name;
+        let why = || format!("node {name} is not confirmed dead any more, or nothing may be done");
+        refuse_unless(dead.contains(&node.uid), why)
     }
 
     /// A leader that lost its Lease writes nothing more (S3). Asked again before each write.
-    fn refuse(&self) -> Option<Outcome> {
-        (!self.gate.is_open()).then(|| Outcome::Refused("this replica does not lead any more".to_owned()))
+    fn check_leads(&self) -> Result<()> {
+        refuse_unless(self.gate.is_open(), || {
+            "this replica does not lead any more".to_owned()
+        })
     }
+}
+
+fn refuse_unless(allowed: bool, why: impl Fn() -> String) -> Result<()> {
+    allowed.then_some(()).ok_or_else(|| ActionError::Refused(why()))
 }
 
 /// What the dispatcher takes an outcome for.
@@ -282,7 +274,7 @@ pub(super) fn counts_as(outcome: &Result<Outcome>) -> Ended {
     match outcome {
         Ok(Outcome::Done) => Ended::Done,
         Ok(Outcome::Stale) => Ended::Stale,
-        Ok(Outcome::Refused(_)) | Err(_) => Ended::Failed,
+        Err(_) => Ended::Failed,
     }
 }
 
@@ -290,6 +282,7 @@ pub(super) fn counts_as(outcome: &Result<Outcome>) -> Ended {
 pub(super) fn kind(action: &Action) -> &'static str {
     match action {
         Action::Taint { .. } => "taint",
+        Action::TaintForStock { .. } => "taint-for-stock",
         Action::Untaint { .. } => "untaint",
         Action::MarkNodeUnknown { .. } => "mark-node-unknown",
         Action::MarkPodNotReady { .. } => "mark-pod-not-ready",

@@ -1,6 +1,6 @@
 //! Writes to Nodes, and the last look before an irreversible one.
 
-use super::{ActionError, Executor, Outcome, Result, params, settled};
+use super::{ActionError, Executor, Outcome, Result, params, refuse_unless, settled};
 use crate::clock::wall;
 use evenkeel_api::crd::AgentStatus;
 use evenkeel_api::names::{self, annotations, conditions};
@@ -23,29 +23,24 @@ impl Executor {
 
     /// Quorum reads of Lease, AgentStatus and Node: the Node if it wrote nothing since `signs` were seen,
     /// else why not (hazard 21).
-    pub(super) async fn still_silent(
-        &self,
-        node: &NodeRef,
-        signs: &LastSigns,
-    ) -> Result<std::result::Result<Node, Outcome>> {
-        let refused = |why: &str| Ok(Err(Outcome::Refused(format!("node {}: {why}", node.name))));
+    pub(super) async fn still_silent(&self, node: &NodeRef, signs: &LastSigns) -> Result<Node> {
+        let why = |what: &str| format!("node {}: {what}", node.name);
         let leases: Api<Lease> = Api::namespaced(self.client.clone(), names::NODE_LEASE_NAMESPACE);
         let lease = read_of(&leases, node, "the Lease of ").await?;
-        if lease.as_ref().and_then(read::renew_time) != signs.lease {
-            return refused("its Lease changed since the decision");
-        }
+        let same = lease.as_ref().and_then(read::renew_time) == signs.lease;
+        refuse_unless(same, || why("its Lease changed since the decision"))?;
         let agents: Api<AgentStatus> = Api::all(self.client.clone());
         let agent = read_of(&agents, node, "the AgentStatus of ").await?;
-        if agent.map(|agent| agent.spec.link_proofs) != signs.link_proofs {
-            return refused("its agent wrote since the decision");
-        }
-        let Some(found) = self.read(node).await? else {
-            return refused("it is gone");
-        };
-        if read::heartbeat(&found) > signs.heartbeat {
-            return refused("its kubelet wrote a newer status since the decision");
-        }
-        Ok(self.refuse().map_or(Ok(found), Err))
+        let same = agent.map(|agent| agent.spec.link_proofs) == signs.link_proofs;
+        refuse_unless(same, || why("its agent wrote since the decision"))?;
+        let found = self.read(node).await?;
+        let found = found.ok_or_else(|| ActionError::Refused(why("it is gone")))?;
+        let silent = read::heartbeat(&found) <= signs.heartbeat;
+        refuse_unless(silent, || {
+            why("its kubelet wrote a newer status since the decision")
+        })?;
+        self.check_leads()?;
+        Ok(found)
     }
 
     /// The node as it stands, unless it is gone or another one by its name.
@@ -75,15 +70,28 @@ impl Executor {
         {
             return Ok(Outcome::Done);
         }
-        taints.push(Taint {
-            key: taint.key.clone(),
-            effect: taint.effect.clone(),
-            value: None,
-            time_added: Some(Time(wall())),
-        });
+        taints.push(of(taint));
         if !added.contains(taint) {
             added.push(taint.clone());
         }
+        self.write_taints(node, &found, &taints, &added).await
+    }
+
+    /// Adds a taint to the node as it was when that was decided. It is not listed as ours: the stock
+    /// controller takes it off.
+    pub(super) async fn taint_for_stock(
+        &self,
+        node: &NodeRef,
+        version: &str,
+        taint: &TaintRef,
+    ) -> Result<Outcome> {
+        let found = self.read(node).await?;
+        let same = |found: &Node| found.metadata.resource_version.as_deref() == Some(version);
+        let Some(found) = found.filter(same) else {
+            return Ok(Outcome::Stale);
+        };
+        let (mut taints, added) = taints_of(&found);
+        taints.push(of(taint));
         self.write_taints(node, &found, &taints, &added).await
     }
 
@@ -110,9 +118,7 @@ impl Executor {
         taints: &[Taint],
         added: &[TaintRef],
     ) -> Result<Outcome> {
-        if let Some(refused) = self.refuse() {
-            return Ok(refused);
-        }
+        self.check_leads()?;
         let mut annotations = self.stamp();
         annotations.insert(
             annotations::ADDED_TAINTS,
@@ -182,6 +188,16 @@ where
         what: format!("read {what}node {}", node.name),
         source,
     })
+}
+
+/// A taint that is put on now.
+fn of(taint: &TaintRef) -> Taint {
+    Taint {
+        key: taint.key.clone(),
+        effect: taint.effect.clone(),
+        value: None,
+        time_added: Some(Time(wall())),
+    }
 }
 
 /// The taints of a node, and those of them that were put there by us.

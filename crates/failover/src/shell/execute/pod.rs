@@ -47,9 +47,7 @@ impl Executor {
     /// meanwhile lives, and with the pod's own grace period. Disruption budgets do not hold back pods of dead
     /// nodes.
     pub(super) async fn evict(&self, pod: &PodRef, node: &NodeRef, message: &str) -> Result<Outcome> {
-        if let Some(refused) = self.refuse_unless_dead(node) {
-            return Ok(refused);
-        }
+        self.check_dead(node)?;
         let patch = json!({
             "metadata": { "uid": pod.uid, "annotations": self.stamp() },
             "status": { "conditions": [{
@@ -69,9 +67,7 @@ impl Executor {
             Outcome::Done => {}
             other => return Ok(other),
         }
-        if let Some(refused) = self.refuse_unless_dead(node) {
-            return Ok(refused);
-        }
+        self.check_dead(node)?;
         let answer = self.pods(pod).delete(&pod.name, &only(&pod.uid)).await;
         settled(what(), answer)
     }

@@ -34,18 +34,14 @@ impl Executor {
             Err(kube::Error::Api(answer)) if answer.code == 404 => {}
             answer => return settled(what(), answer),
         }
-        if let Some(refused) = self.refuse() {
-            return Ok(refused);
-        }
+        self.check_leads()?;
         let object = NodeIncident::new(&incident.name, incident.spec.clone());
         match api.create(&PostParams::default(), &object).await {
             Ok(_) => {}
             Err(kube::Error::Api(answer)) if answer.code == 409 => {}
             Err(source) => return Err(ActionError::Api { what: what(), source }),
         }
-        if let Some(refused) = self.refuse() {
-            return Ok(refused);
-        }
+        self.check_leads()?;
         settled(what(), api.patch_status(&incident.name, &params(), &patch).await)
     }
 
@@ -55,13 +51,8 @@ impl Executor {
         settled(format!("delete NodeIncident {name}"), answer)
     }
 
-    /// An object that is about to be written, as it stands; or why nothing may be written any more.
-    async fn found<K>(
-        &self,
-        api: &Api<K>,
-        name: &str,
-        what: &str,
-    ) -> Result<std::result::Result<Option<K>, Outcome>>
+    /// An object that is about to be written, as it stands.
+    async fn found<K>(&self, api: &Api<K>, name: &str, what: &str) -> Result<Option<K>>
     where
         K: Clone + Debug + DeserializeOwned,
     {
@@ -69,7 +60,8 @@ impl Executor {
             what: what.to_owned(),
             source,
         })?;
-        Ok(self.refuse().map_or(Ok(found), Err))
+        self.check_leads()?;
+        Ok(found)
     }
 
     /// The roster has one writer and a version that only grows: an object that is ahead is left alone. What
@@ -78,10 +70,7 @@ impl Executor {
         let api: Api<ZoneHealth> = Api::all(self.client.clone());
         let name = cell_object_name(zone, cell);
         let what = format!("publish cell {cell} of zone {zone} in ZoneHealth {name}");
-        let found = match self.found(&api, &name, &what).await? {
-            Ok(found) => found,
-            Err(refused) => return Ok(refused),
-        };
+        let found = self.found(&api, &name, &what).await?;
         let counts = |found: &ZoneHealth| {
             let (published, uid) = (found.spec.published()?, found.metadata.uid.as_deref()?);
             let cell = CellRef { name: &name, uid };
@@ -106,9 +95,7 @@ impl Executor {
                 Ok(made) => made,
                 answer => return settled(what, answer),
             };
-            if let Some(refused) = self.refuse() {
-                return Ok(refused);
-            }
+            self.check_leads()?;
             made
         };
         let named = RosterSpec {
@@ -133,10 +120,7 @@ impl Executor {
         let api: Api<ZoneChallenge> = Api::all(self.client.clone());
         let name = cell_object_name(zone, cell);
         let what = format!("write ZoneChallenge {name}");
-        let found = match self.found(&api, &name, &what).await? {
-            Ok(found) => found,
-            Err(refused) => return Ok(refused),
-        };
+        let found = self.found(&api, &name, &what).await?;
         let current = found.as_ref().map(|found| &found.spec.current);
         if current.map(|current| current.value.as_str()) != replaces {
             return Ok(Outcome::Stale);
@@ -178,9 +162,7 @@ impl Executor {
                 return Err(ActionError::Api { what, source });
             }
         }
-        if let Some(refused) = self.refuse() {
-            return Ok(refused);
-        }
+        self.check_leads()?;
         let api: Api<ZoneHealth> = Api::all(self.client.clone());
         let answer = api.delete(object, &only(uid)).await;
         settled(format!("delete ZoneHealth {object}"), answer)
