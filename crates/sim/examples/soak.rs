@@ -64,10 +64,7 @@ fn main() {
         "{:<28} {:>6} {:>6} {:>8} {:>10} {:>10} {:>8} {:>10} {:>10}",
         "group", "seeds", "broken", "evicted", "back s", "out s", "changes", "writes/h", "converged"
     );
-    for group in Group::all()
-        .into_iter()
-        .filter(|group| only.is_none_or(|only| only == *group))
-    {
+    for group in Group::all().filter(|group| only.is_none_or(|only| only == *group)) {
         let began = std::time::Instant::now();
         let outcomes = play(first, seeds, |seed| run::run(group, seed));
         let most = |of: fn(&evenkeel_sim::ledger::Numbers) -> u64| {

@@ -256,10 +256,8 @@ impl Ledger {
     /// A taint in the stock controller's stead is none of ours. That controller has marked the node, and had
     /// the time to taint it.
     fn stands_in(&mut self, at: u64, node: &Node) {
-        let conditions = node.status.iter().flat_map(|status| &status.conditions).flatten();
-        let ready = conditions
-            .filter(|condition| condition.type_ == "Ready")
-            .next_back();
+        let mut conditions = node.status.iter().flat_map(|status| &status.conditions).flatten();
+        let ready = conditions.find(|condition| condition.type_ == "Ready");
         let marked = ready.filter(|ready| ready.status != "True");
         let since = marked.and_then(|ready| ready.last_transition_time.as_ref());
         let long = time(at.saturating_sub(STOCK_TURN));

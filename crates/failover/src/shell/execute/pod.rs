@@ -63,9 +63,8 @@ impl Executor {
             .pods(pod)
             .patch_status(&pod.name, &params(), &Patch::Strategic(patch))
             .await;
-        match settled(what(), answer)? {
-            Outcome::Done => {}
-            other => return Ok(other),
+        if settled(what(), answer)? == Outcome::Stale {
+            return Ok(Outcome::Stale);
         }
         self.check_dead(node)?;
         let answer = self.pods(pod).delete(&pod.name, &only(&pod.uid)).await;
