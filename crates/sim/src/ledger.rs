@@ -3,7 +3,7 @@
 mod end;
 
 use crate::api::build::node_number;
-use crate::api::objects::{Object, added, is_endpoint, node_of, time};
+use crate::api::objects::{Object, added, is_endpoint, node_condition, node_of, time};
 use crate::api::{Change, Store, Writer};
 use crate::leftovers::leftovers;
 use crate::promise::{BACK_ON, Fate, Promise};
@@ -256,9 +256,7 @@ impl Ledger {
     /// A taint in the stock controller's stead is none of ours. That controller has marked the node, and had
     /// the time to taint it.
     fn stands_in(&mut self, at: u64, node: &Node) {
-        let mut conditions = node.status.iter().flat_map(|status| &status.conditions).flatten();
-        let ready = conditions.find(|condition| condition.type_ == "Ready");
-        let marked = ready.filter(|ready| ready.status != "True");
+        let marked = node_condition(node, "Ready").filter(|ready| ready.status != "True");
         let since = marked.and_then(|ready| ready.last_transition_time.as_ref());
         let long = time(at.saturating_sub(STOCK_TURN));
         if since.is_none_or(|since| *since > long) {
@@ -281,17 +279,15 @@ impl Ledger {
         };
         let before = change.before.as_ref().is_some_and(|object| evicts(object));
         let after = change.object.as_ref().is_some_and(|object| evicts(object));
+        if before || !after {
+            return;
+        }
         if let Some(Object::Node(node)) = change.object.as_deref()
-            && !before
-            && after
             && !added(node).contains(&TaintRef::evicting())
         {
             return self.stands_in(change.at, node);
         }
-        if !before
-            && after
-            && let Some(node) = node_number(&change.key.1)
-        {
+        if let Some(node) = node_number(&change.key.1) {
             self.begins(change.at, node);
             let fate = self.fates.get(node.wrapping_sub(1));
             if fate.is_some_and(|fate| !fate.seems_dead(change.at)) && !self.is_lost(node, change.at) {

@@ -183,10 +183,9 @@ fn record(known: &mut Known, scene: &Scene<'_>, config: &Config) {
         observed_only: judged.settings.mode == ModePolicy::Observe,
     };
     incident.decide(told, latch_record(&decision.memory));
-    incident.status.said_not_ready = scene
-        .node
-        .says_not_ready
-        .unwrap_or(incident.status.said_not_ready);
+    if let Some(says_not_ready) = scene.node.says_not_ready {
+        incident.status.said_not_ready = says_not_ready;
+    }
 }
 
 /// Mirrors the verdict for readers of SuperEdge's annotation; a node that was never in trouble carries none.
@@ -228,18 +227,15 @@ fn act(known: &mut Known, ledger: &mut Ledger, scene: &Scene<'_>, plan: &mut Pla
         tell_return(known, scene, plan);
     }
     let observes = scene.judged.settings.mode == ModePolicy::Observe;
-    if let Some(incident) = &mut known.incident {
+    let acted = known.incident.as_mut().is_some_and(|incident| {
         incident.status.acted |= !observes;
-    }
+        incident.status.acted
+    });
     if observes {
         // What was done before is settled: our taints are removed, and pods that we kept ready are marked as
         // stock Kubernetes would have marked them. Where nothing was done, nothing is touched.
         untaint(scene, scene.node.added.clone(), plan);
-        if known
-            .incident
-            .as_ref()
-            .is_some_and(|incident| incident.status.acted)
-        {
+        if acted {
             settle(known, scene, &|_| false, plan);
         }
         return;
@@ -327,8 +323,8 @@ fn untaint(scene: &Scene<'_>, taints: Vec<TaintRef>, plan: &mut Plan) {
 }
 
 /// Marks pods that stock Kubernetes would have marked, if nobody had kept them ready (hazard 22). A pod that
-/// is ready on a node with the stock controller's mark must be marked, whoever kept it ready. So no record is
-/// needed that could be lost.
+/// is ready on a node with the stock controller's mark must be marked, whoever kept it ready. So no record of
+/// pods is needed that could be lost; who only observes asks whether anything was done in the incident.
 ///
 /// A pod whose readiness its kubelet wrote after the mark is left alone (hazard 56). While the Lease is
 /// renewed, an older mark says nothing, because the kubelet is back. If the kubelet falls silent again and

@@ -42,6 +42,9 @@ struct Zone<'a> {
 
 impl Turns {
     pub(super) fn plan(&mut self, cluster: &Cluster, decisions: &Decisions, now: Millis, plan: &mut Plan) {
+        if cluster.nodes.values().all(|node| node.ready == Status::True) {
+            return *self = Self::default();
+        }
         let rates = Rates::default();
         let zones = self.look(cluster, decisions, now);
         let before = std::mem::take(&mut self.waiting);

@@ -85,10 +85,11 @@ impl World {
                 }
                 facts.life = signs.life;
                 self.zones.renewed(&facts.uid, facts.life.written());
-                facts.says_not_ready = signs.says_not_ready;
-                let open = self.cluster.incidents.values();
-                let recorded = open.filter(|incident| incident.recalls_not_ready(&facts.uid));
-                facts.says_not_ready = facts.says_not_ready.or(recorded.map(|_| true).next());
+                facts.says_not_ready = signs.says_not_ready.or_else(|| {
+                    let mut incidents = self.cluster.incidents.values();
+                    let recalls = incidents.any(|incident| incident.recalls_not_ready(&facts.uid));
+                    recalls.then_some(true)
+                });
                 self.cluster.nodes.insert(facts.name.clone(), facts);
             }
             Delta::Gone((_, name)) => self.forget_node(&name),

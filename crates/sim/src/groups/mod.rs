@@ -154,8 +154,8 @@ fn stock_queue(script: &mut Script, rng: &mut Rng) {
     for node in nodes.iter().take(cut) {
         script.add(at + rng.below(5 * SECOND), lives + long, Fault::CutCloud(*node));
     }
-    for node in nodes.iter().take(1) {
-        script.add(at + lives, long, Fault::PowerOff(*node));
+    if let Some(dies) = nodes.first() {
+        script.add(at + lives, long, Fault::PowerOff(*dies));
     }
     script.rest = 0;
 }

@@ -38,7 +38,7 @@ pub(super) enum Outcome {
     Stale,
 }
 
-/// Why an action was not carried out. All are worth another try.
+/// Why an action was not carried out. What the planner still wants is tried again.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ActionError {
     /// It must not be done: the node gave a sign of life, or this replica leads no longer.
