@@ -41,10 +41,10 @@ pub(crate) async fn version(client: &Client) -> Result<Option<String>, InstallEr
         .apiserver_version()
         .await
         .map_err(InstallError::reading("the version of the API server"))?;
-    judge(&version.major, &version.minor)
+    judge(&version.major, &version.minor, &version.git_version)
 }
 
-fn judge(major: &str, minor: &str) -> Result<Option<String>, InstallError> {
+fn judge(major: &str, minor: &str, full: &str) -> Result<Option<String>, InstallError> {
     // Some providers write `31+`.
     let digits: String = minor.chars().take_while(char::is_ascii_digit).collect();
     match (major, digits.parse::<u32>()) {
@@ -52,11 +52,22 @@ fn judge(major: &str, minor: &str) -> Result<Option<String>, InstallError> {
             "the cluster runs Kubernetes {major}.{minor}: Evenkeel needs 1.{EARLIEST} or later, which says of an agent's token to which \
              node it is bound"
         ))),
+        // Fixed by kubernetes/kubernetes#127417, in 1.31.2.
+        ("1", Ok(31)) if ["v1.31.0", "v1.31.1"].iter().any(|bad| is_patch(full, bad)) => Ok(Some(format!(
+            "note: the cluster runs Kubernetes {full}, which writes an Endpoints object no more once a webhook changed a write to what \
+             stood there already: upgrade to 1.31.2 or later before you leave mode observe"
+        ))),
         ("1", Ok(number)) if number <= LATEST => Ok(None),
         _ => Ok(Some(format!(
             "note: the cluster runs Kubernetes {major}.{minor}, and Evenkeel was tried on 1.{EARLIEST} to 1.{LATEST}: begin with mode observe"
         ))),
     }
+}
+
+/// Whether the version is that one; providers append something of their own.
+fn is_patch(full: &str, patch: &str) -> bool {
+    let rest = full.strip_prefix(patch);
+    rest.is_some_and(|rest| !rest.starts_with(|next: char| next.is_ascii_digit()))
 }
 
 /// Kinds by whose marks an installation is found. None of them is in a namespace: who may write in one
@@ -267,25 +278,38 @@ mod tests {
     use rstest::rstest;
 
     #[rstest]
-    #[case("1", "31", None)]
-    #[case("1", "36", None)]
-    #[case("1", "31+", None)]
-    #[case("1", "37", Some("note: the cluster runs Kubernetes 1.37"))]
-    #[case("2", "0", Some("note: "))]
-    #[case("1", "x", Some("note: "))]
+    #[case("1", "31", "v1.31.12", None)]
+    #[case("1", "36", "v1.36.1", None)]
+    #[case("1", "31+", "v1.31.2-x7", None)]
+    #[case(
+        "1",
+        "31",
+        "v1.31.0",
+        Some("note: the cluster runs Kubernetes v1.31.0, which writes")
+    )]
+    #[case(
+        "1",
+        "31+",
+        "v1.31.1-x7",
+        Some("note: the cluster runs Kubernetes v1.31.1-x7, which writes")
+    )]
+    #[case("1", "37", "v1.37.0", Some("note: the cluster runs Kubernetes 1.37"))]
+    #[case("2", "0", "v2.0.0", Some("note: "))]
+    #[case("1", "x", "", Some("note: "))]
     fn versions_that_were_tried_are_taken(
         #[case] major: &str,
         #[case] minor: &str,
+        #[case] full: &str,
         #[case] note: Option<&str>,
     ) {
-        let said = judge(major, minor).unwrap();
+        let said = judge(major, minor, full).unwrap();
         assert_eq!(said.is_some(), note.is_some());
         assert!(said.unwrap_or_default().starts_with(note.unwrap_or_default()));
     }
 
     #[test]
     fn a_version_that_does_not_bind_tokens_is_refused() {
-        let refused = judge("1", "30").unwrap_err().to_string();
+        let refused = judge("1", "30", "v1.30.4").unwrap_err().to_string();
         assert!(
             refused.starts_with("the cluster runs Kubernetes 1.30: Evenkeel needs 1.31"),
             "{refused}"

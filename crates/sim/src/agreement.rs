@@ -13,6 +13,7 @@ mod game;
 
 use crate::rng::Rng;
 use crate::script::SECOND;
+use evenkeel_api::names::NAMESPACE;
 use evenkeel_failover_rules::world::Config;
 use evenkeel_judge::{Profile, Timing};
 use game::Game;
@@ -143,6 +144,7 @@ pub fn config() -> Config {
         profile: Profile::Edge,
         default_zone: None,
         default_toleration_seconds: 300,
+        namespace: NAMESPACE.to_owned(),
         identity: LEADER.to_owned(),
         life: LEADER.to_owned(),
         mode: Default::default(),

@@ -72,7 +72,13 @@ impl Sim {
             Action::Evict { pod, node, .. } => match &act.phase {
                 Phase::Begin => self.still_silent(node, &act.signs),
                 Phase::Silent(_) => self.write_eviction_reason(pod),
-                Phase::ReasonWritten => self.delete_pod(pod, &node.name),
+                Phase::ReasonWritten => self.delete_pod(pod, None),
+            },
+            Action::EvictFromKept {
+                pod, node, version, ..
+            } => match &act.phase {
+                Phase::Begin => self.still_silent(node, &act.signs),
+                Phase::Silent(_) | Phase::ReasonWritten => self.delete_pod(pod, Some(version)),
             },
             Action::MirrorVerdict { node, healthy } => {
                 let healthy = healthy.to_string();
@@ -267,7 +273,7 @@ impl Sim {
         Acted::Next(Phase::ReasonWritten)
     }
 
-    fn delete_pod(&mut self, pod: &PodRef, _node: &str) -> Acted {
+    fn delete_pod(&mut self, pod: &PodRef, version: Option<&str>) -> Acted {
         if !self.is_meant(pod) {
             return Acted::Done;
         }
@@ -277,7 +283,7 @@ impl Sim {
             Writer::Ours,
             Kind::Pod,
             &Self::pod_key(pod),
-            None,
+            version,
             |object| {
                 object
                     .meta_mut()

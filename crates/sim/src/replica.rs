@@ -5,7 +5,7 @@ use crate::candidate::Candidate;
 use crate::event::{Act, Acted, Call, Phase, ReplicaDue, Reply, Source};
 use crate::sim::Sim;
 use crate::watch::Client;
-use evenkeel_api::names::CONTROLLER_LEASE;
+use evenkeel_api::names::{CONTROLLER_LEASE, NAMESPACE};
 use evenkeel_failover_rules::admission::View;
 use evenkeel_failover_rules::dispatch::{Dispatch, Ended};
 use evenkeel_failover_rules::planner::Planner;
@@ -126,6 +126,7 @@ impl Sim {
             profile,
             default_zone: None,
             default_toleration_seconds: 300,
+            namespace: NAMESPACE.to_owned(),
             identity: identity.clone(),
             life: identity.clone(),
             mode: Default::default(),
@@ -417,7 +418,8 @@ fn depends_on(action: &Action) -> Option<&str> {
         Action::Taint {
             node, proof: Some(_), ..
         }
-        | Action::Evict { node, .. } => Some(&node.name),
+        | Action::Evict { node, .. }
+        | Action::EvictFromKept { node, .. } => Some(&node.name),
         _ => None,
     }
 }

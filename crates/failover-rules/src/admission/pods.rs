@@ -20,7 +20,7 @@ pub(super) fn keep_readiness(request: &Request, view: &View) -> Result<Correctio
     let guarded = view.guarded(node)?;
     let uid = new["metadata"]["uid"].as_str().unwrap_or_default();
     let is_last = view.last.contains(&(request.namespace.clone(), uid.to_owned()));
-    guarded.keeps_readiness(guarded.if_stale, is_last)?;
+    guarded.keeps_readiness(guarded.if_stale, uid, is_last)?;
     let kept = old_ready(new, old).ok_or(PassReason::OwnAccount)?;
     let conditions = &new["status"]["conditions"];
     let corrected = conditions

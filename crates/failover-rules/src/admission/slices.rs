@@ -59,7 +59,7 @@ impl<'a> Kept<'a> {
         let pod = endpoint["targetRef"]["uid"].as_str().unwrap_or_default();
         let guarded = self.view.guarded(node);
         let kept = guarded.and_then(|guarded| {
-            guarded.keeps_readiness(guarded.now, false)?;
+            guarded.keeps_readiness(guarded.now, pod, false)?;
             let is_marked = guarded.marked.contains(pod);
             is_marked.then_some(()).ok_or(PassReason::OwnAccount)
         });

@@ -2,7 +2,7 @@
 
 use super::PassReason;
 use crate::world::Decisions;
-use crate::world::facts::Cluster;
+use crate::world::facts::{Cluster, PodFacts};
 use evenkeel_judge::Protection;
 use evenkeel_zone::Millis;
 use std::collections::{BTreeMap, BTreeSet};
@@ -40,6 +40,9 @@ pub struct Guarded {
     /// UIDs of its pods that carry the stock controller's mark: they are not ready, and their containers and
     /// readiness gates say that they are.
     pub marked: BTreeSet<String>,
+    /// UIDs of pods of it whose readiness is never kept: other replicas of this controller of which nothing
+    /// is heard, see `planner::kept`.
+    pub replicas: BTreeSet<String>,
 }
 
 impl View {
@@ -54,17 +57,18 @@ impl View {
             })
             .map(|(name, judged)| {
                 let node = cluster.nodes.get(name);
+                let uids = |which: &dyn Fn(&PodFacts) -> bool| {
+                    let pods = cluster.pods_of(name).filter(|pod| which(pod));
+                    pods.map(|pod| pod.pod.uid.clone()).collect()
+                };
                 let guarded = Guarded {
                     uid: judged.uid.clone(),
                     now: judged.protection,
                     if_stale: judged.if_stale,
                     says_not_ready: node.is_some_and(|node| node.says_not_ready == Some(true)),
                     keeps_last: judged.keeps_last(),
-                    marked: cluster
-                        .pods_of(name)
-                        .filter(|pod| pod.is_marked_by_stock())
-                        .map(|pod| pod.pod.uid.clone())
-                        .collect(),
+                    marked: uids(&PodFacts::is_marked_by_stock),
+                    replicas: uids(&|pod| decisions.is_silent_replica(&pod.pod)),
                 };
                 (name.clone(), guarded)
             });
@@ -88,9 +92,16 @@ impl View {
 }
 
 impl Guarded {
-    /// Whether readiness is kept under a protection, or because the pod is the last of a Service.
-    pub(super) fn keeps_readiness(&self, protection: Protection, is_last: bool) -> Result<(), PassReason> {
-        if (protection.readiness || is_last && self.keeps_last) && !self.says_not_ready {
+    /// Whether readiness of the pod of that UID is kept under a protection, or because it is the last of a
+    /// Service.
+    pub(super) fn keeps_readiness(
+        &self,
+        protection: Protection,
+        pod: &str,
+        is_last: bool,
+    ) -> Result<(), PassReason> {
+        let is_kept = protection.readiness || is_last && self.keeps_last;
+        if is_kept && !self.says_not_ready && !self.replicas.contains(pod) {
             Ok(())
         } else {
             Err(PassReason::NotProtected)

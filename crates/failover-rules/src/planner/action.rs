@@ -75,6 +75,14 @@ pub enum Action {
         dead_since: Millis,
         message: String,
     },
+    /// The same from a node that is kept, as long as nothing of the pod has changed.
+    EvictFromKept {
+        pod: PodRef,
+        node: NodeRef,
+        /// resourceVersion that the decision rests on.
+        version: String,
+        message: String,
+    },
     /// Mirror the verdict to the SuperEdge annotation.
     MirrorVerdict {
         node: NodeRef,
@@ -167,7 +175,7 @@ impl Action {
             Self::MarkPodNotReady { .. } | Self::RestorePodReady { .. } | Self::Untaint { .. } => 0,
             Self::MarkNodeUnknown { .. } => 1,
             Self::Taint { .. } | Self::TaintForStock { .. } | Self::Challenge { .. } => 2,
-            Self::Evict { .. } => 3,
+            Self::Evict { .. } | Self::EvictFromKept { .. } => 3,
             Self::PublishCell { .. } | Self::SaveIncident(_) => 4,
             Self::DeleteCell { .. }
             | Self::TellCell { .. }
@@ -189,7 +197,7 @@ impl Action {
             Self::MarkPodNotReady { pod, .. } | Self::RestorePodReady { pod, .. } => {
                 format!("ready {}", pod.uid)
             }
-            Self::Evict { pod, .. } => format!("evict {}", pod.uid),
+            Self::Evict { pod, .. } | Self::EvictFromKept { pod, .. } => format!("evict {}", pod.uid),
             Self::MirrorVerdict { node, .. } => format!("mirror {}", node.uid),
             Self::SaveIncident(incident) => format!("incident {}", incident.name),
             Self::DeleteIncident { uid, .. } => format!("delete incident {uid}"),

@@ -53,7 +53,7 @@ fn endpoints_out(known: &mut Known, scene: &Scene<'_>, phase: Dead, plan: &mut P
         });
     }
     let suspect = phase == Dead::Announced && scene.judged.evidence.zone.storm;
-    let kept = |pod: &PodFacts| suspect && scene.last.keeps(&pod.pod, scene.now, STORM_READS_MS);
+    let kept = |pod: &PodFacts| suspect && scene.last().keeps(&pod.pod, scene.now, STORM_READS_MS);
     if suspect {
         tell_kept(known, scene);
     }
@@ -133,6 +133,10 @@ fn evict(known: &mut Known, ledger: &mut Ledger, scene: &Scene<'_>, plan: &mut P
         .filter(|pod| !pod.finished)
         .collect();
     pods.sort_by(|a, b| b.priority.cmp(&a.priority).then_with(|| a.pod.cmp(&b.pod)));
+    let (policy, default) = (
+        scene.judged.settings.evict_after_seconds,
+        scene.default_toleration_seconds,
+    );
     let mut left = 0_usize;
     let mut stay = 0_usize;
     for pod in pods {
@@ -143,7 +147,11 @@ fn evict(known: &mut Known, ledger: &mut Ledger, scene: &Scene<'_>, plan: &mut P
         if pod.terminating {
             continue;
         }
-        let Some(deadline) = deadline(scene, pod, (taint, tainted_at), in_storm) else {
+        // Under storm eviction keeps the stock pace (hazard 24), and never a faster one than without. So it
+        // does where nobody replaces the pod: haste gains nothing then.
+        let unhurried = in_storm || pod.owner == Owner::Nobody;
+        let seconds = if unhurried { policy.max(default) } else { policy };
+        let Some(deadline) = deadline(pod, (taint, tainted_at), default, seconds) else {
             stay += 1;
             continue;
         };
@@ -201,21 +209,17 @@ fn tainted_at(known: &mut Known, taint: &Taint, now: Millis) -> Millis {
     now
 }
 
-/// When the pod has to go; `None`: it tolerates the taint for ever.
-fn deadline(
-    scene: &Scene<'_>,
+/// When the pod has to go; `None`: it tolerates the taint for ever. What admission added, by the `default` of
+/// the API server, counts as `seconds`.
+pub(super) fn deadline(
     pod: &PodFacts,
     (taint, tainted_at): (&Taint, Millis),
-    in_storm: bool,
+    default: i64,
+    seconds: i64,
 ) -> Option<Millis> {
-    let default = scene.default_toleration_seconds;
     let stay = stay_with(&pod.tolerations, std::slice::from_ref(taint), |toleration| {
         if is_admission_default(toleration, taints::UNREACHABLE, default) {
-            let policy = scene.judged.settings.evict_after_seconds;
-            // Under storm eviction keeps the stock pace (hazard 24), and never a faster one than without. So
-            // it does where nobody replaces the pod: haste gains nothing then.
-            let unhurried = in_storm || pod.owner == Owner::Nobody;
-            Some(if unhurried { policy.max(default) } else { policy })
+            Some(seconds)
         } else {
             toleration.toleration_seconds
         }

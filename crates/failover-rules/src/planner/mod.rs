@@ -8,6 +8,7 @@
 //! | module | what it holds |
 //! |---|---|
 //! | `node`, `dead`, `stateful` | what the state of a node asks for |
+//! | `kept` | what goes from a node that is kept |
 //! | `stock` | taints for which the stock controller finds no turn |
 //! | `zones` | rosters, wanted rounds, statuses of policies |
 //! | [`action`] | what is to be done |
@@ -21,6 +22,7 @@ mod challenges;
 pub mod contacts;
 mod dead;
 pub mod incident;
+mod kept;
 mod node;
 pub mod roster;
 mod scene;
@@ -134,13 +136,12 @@ impl Planner {
         if !std::mem::replace(&mut self.adopted, true) {
             self.adopt(cluster, now);
         }
+        self.turns.plan(cluster, decisions, now, &mut plan);
         for node in cluster.nodes.values() {
             if let Some(judged) = decisions.nodes.get(&node.name) {
-                let size = decisions.zone_size.get(&judged.zone).copied().unwrap_or_default();
-                self.node(cluster, node, judged, (size, &decisions.last), now, &mut plan);
+                self.node(cluster, node, judged, decisions, now, &mut plan);
             }
         }
-        self.turns.plan(cluster, decisions, now, &mut plan);
         self.forget_gone(cluster, now);
         self.close_strays(cluster, now);
         self.save_incidents(cluster, now, &mut plan);

@@ -6,8 +6,7 @@ use super::scene::Scene;
 use super::storm::Ledger;
 use super::{Known, Planner};
 use crate::world::facts::{Cluster, NodeFacts, PodFacts, Status, TaintRef};
-use crate::world::services::Last;
-use crate::world::{Config, Judged};
+use crate::world::{Config, Decisions, Judged};
 use evenkeel_api::crd::DecisionRecord;
 use evenkeel_api::names::{conditions, events, taints};
 use evenkeel_api::policy::{EndpointsPolicy, IsolatedPolicy, ModePolicy};
@@ -34,7 +33,7 @@ impl Planner {
         cluster: &Cluster,
         node: &NodeFacts,
         judged: &Judged,
-        (zone_size, last): (usize, &Last),
+        decisions: &Decisions,
         now: Millis,
         plan: &mut Plan,
     ) {
@@ -57,11 +56,12 @@ impl Planner {
             cluster,
             node,
             judged,
-            zone_size,
+            zone_size: decisions.zone_size.get(&judged.zone).copied().unwrap_or_default(),
             default_toleration_seconds: self.config.default_toleration_seconds,
             renews_within: self.config.timing.confirm_after,
             stock_grace: self.config.timing.stock_grace,
-            last,
+            decisions,
+            stock_stood: self.turns.stood(node),
             now,
         };
         // A leader may find a node in a state that nobody has recorded yet.
@@ -255,6 +255,8 @@ fn act(known: &mut Known, ledger: &mut Ledger, scene: &Scene<'_>, plan: &mut Pla
                 scene.node.added.clone()
             };
             untaint(scene, taints, plan);
+            super::kept::evict(scene, plan);
+            super::kept::withdraw_replicas(known, scene, plan);
             dark_endpoints(known, scene, plan);
         }
         NodeState::Isolated => isolated(known, scene, plan),
@@ -268,7 +270,7 @@ fn dark_endpoints(known: &mut Known, scene: &Scene<'_>, plan: &mut Plan) {
     if !scene.judged.keeps_last() {
         return settle(known, scene, &|_| false, plan);
     }
-    let is_last = |pod: &PodFacts| scene.last.has(&pod.pod);
+    let is_last = |pod: &PodFacts| scene.last().has(&pod.pod);
     restore(scene, is_last, plan);
     // Who is given back what was taken, may have it taken again when it is not the last any more.
     for pod in scene.cluster.pods_of(&scene.node.name).filter(|pod| is_last(pod)) {
@@ -278,7 +280,7 @@ fn dark_endpoints(known: &mut Known, scene: &Scene<'_>, plan: &mut Plan) {
     settle(
         known,
         scene,
-        &|pod| scene.last.keeps(&pod.pod, scene.now, DARK_READS_MS),
+        &|pod| scene.last().keeps(&pod.pod, scene.now, DARK_READS_MS) || scene.is_silent_replica(pod),
         plan,
     );
 }
@@ -286,7 +288,7 @@ fn dark_endpoints(known: &mut Known, scene: &Scene<'_>, plan: &mut Plan) {
 /// Records that endpoints of the node stay; once in an incident, however many come and go.
 pub(super) fn tell_kept(known: &mut Known, scene: &Scene<'_>) {
     let mut pods = scene.cluster.pods_of(&scene.node.name);
-    let kept = |pod: &&PodFacts| pod.ready == Status::True && scene.last.has(&pod.pod);
+    let kept = |pod: &&PodFacts| pod.ready == Status::True && scene.last().has(&pod.pod);
     let Some(pod) = pods.find(kept) else {
         return;
     };
@@ -434,7 +436,12 @@ fn restore<'a>(
 ) -> Vec<&'a PodFacts> {
     let ours = scene.judged.decision.gives_back(scene.now);
     let taken = |pod: &&PodFacts| {
-        let by_us = [conditions::REASON_NODE_DEAD, events::ISOLATED].contains(&pod.ready_reason.as_str());
+        let reasons = [
+            conditions::REASON_NODE_DEAD,
+            events::ISOLATED,
+            events::DISCONNECTED,
+        ];
+        let by_us = reasons.contains(&pod.ready_reason.as_str());
         let by_stock = pod.is_marked_by_stock() && !was_marked_rightly(scene.node, pod);
         (by_stock || by_us && ours && pod.is_marked()) && is_meant(pod)
     };
@@ -518,11 +525,13 @@ fn disconnected(known: &mut Known, scene: &Scene<'_>, plan: &mut Plan) {
     if known.was_dead && (decision.held || !runs) {
         return;
     }
+    super::kept::evict(scene, plan);
+    super::kept::withdraw_replicas(known, scene, plan);
     if scene.judged.settings.endpoints == EndpointsPolicy::Keep {
-        let marked = restore(scene, |_| true, plan);
+        let marked = restore(scene, |pod| !scene.is_silent_replica(pod), plan);
         count_passed(known, &marked, scene, plan);
     } else {
-        settle(known, scene, &|_| false, plan);
+        settle(known, scene, &|pod| scene.is_silent_replica(pod), plan);
     }
 }
 

@@ -2,9 +2,9 @@
 
 use super::Known;
 use super::action::NodeRef;
-use crate::world::Judged;
-use crate::world::facts::{Cluster, NodeFacts};
+use crate::world::facts::{Cluster, NodeFacts, PodFacts};
 use crate::world::services::Last;
+use crate::world::{Decisions, Judged};
 use evenkeel_judge::NodeState;
 use evenkeel_zone::Millis;
 
@@ -23,11 +23,22 @@ pub(super) struct Scene<'a> {
     pub(super) renews_within: u64,
     /// The stock controller marks a node that is silent for this long.
     pub(super) stock_grace: u64,
-    pub(super) last: &'a Last,
+    pub(super) decisions: &'a Decisions,
+    /// When the stock controller last tainted nobody in the node's zone, because too much of it was not
+    /// ready.
+    pub(super) stock_stood: Option<Millis>,
     pub(super) now: Millis,
 }
 
 impl Scene<'_> {
+    pub(super) fn last(&self) -> &Last {
+        &self.decisions.last
+    }
+
+    pub(super) fn is_silent_replica(&self, pod: &PodFacts) -> bool {
+        self.decisions.is_silent_replica(&pod.pod)
+    }
+
     pub(super) fn node_ref(&self) -> NodeRef {
         NodeRef {
             name: self.node.name.clone(),

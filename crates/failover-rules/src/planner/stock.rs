@@ -27,6 +27,8 @@ pub(super) struct Turns {
     waiting: BTreeMap<String, Millis>,
     /// By zone of the stock controller, when a node that had waited was last given its taint.
     served: BTreeMap<String, Millis>,
+    /// By zone of the stock controller, when it was last so disrupted that nobody gets a taint.
+    stood: BTreeMap<String, Millis>,
 }
 
 /// A zone of the stock controller.
@@ -54,12 +56,15 @@ impl Turns {
         self.served.retain(|name, _| zones.contains_key(name));
         let state = |zone: &Zone<'_>| rates.state(zone.ready, zone.not_ready);
         // Where no node of the cluster is ready, the stock controller stops.
-        if zones.values().all(|zone| state(zone) == ZoneState::Full) {
-            return;
-        }
+        let stops = zones.values().all(|zone| state(zone) == ZoneState::Full);
+        self.stood.retain(|name, _| zones.contains_key(name));
         for (name, zone) in &zones {
             let rate = rates.rate(state(zone), zone.ready + zone.not_ready);
-            if rate <= 0.0 || zone.kept == 0 {
+            if stops || rate <= 0.0 {
+                self.stood.insert(name.clone(), now);
+                continue;
+            }
+            if zone.kept == 0 {
                 continue;
             }
             let turn = (1_000.0 / rate) as u64;
@@ -80,6 +85,11 @@ impl Turns {
                 });
             }
         }
+    }
+
+    /// When the stock controller last tainted nobody in the zone of the node.
+    pub(super) fn stood(&self, node: &NodeFacts) -> Option<Millis> {
+        self.stood.get(&zone_key(Some(&node.labels))).copied()
     }
 
     /// The zones as they stand. Whoever has waited and has its taint now was served, by whomever.

@@ -164,6 +164,10 @@ pub struct PodFacts {
     pub ready_seen: Option<Millis>,
     /// Its containers and all its readiness gates say ready: a Ready=False on top is not its own.
     pub ready_by_itself: bool,
+    /// Its kubelet has said anything about it. Until then it does not run, as far as anybody knows.
+    pub acknowledged: bool,
+    /// When it was first seen on its node.
+    pub seen: Millis,
     /// Succeeded or Failed.
     pub finished: bool,
     /// It has a deletion timestamp.

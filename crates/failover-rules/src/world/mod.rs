@@ -28,7 +28,7 @@ use evenkeel_judge::{
 use evenkeel_zone::Millis;
 use evenkeel_zone::keys::Verifier;
 use evenkeel_zone::roster::RosterKeys;
-use facts::Cluster;
+use facts::{Cluster, PodRef};
 use services::{Last, Services};
 use signs::Signs;
 use std::collections::{BTreeMap, BTreeSet};
@@ -50,7 +50,9 @@ pub struct Config {
     /// Seconds that admission adds to pods for unreachable nodes (kube-apiserver's
     /// `--default-unreachable-toleration-seconds`, 300).
     pub default_toleration_seconds: i64,
-    /// Name of this replica in the election.
+    /// Evenkeel's namespace.
+    pub namespace: String,
+    /// Name of this replica in the election; where it runs in a pod, the pod's.
     pub identity: String,
     /// Name of this process, which no other has: of challenges under this name it knows when they were drawn.
     pub life: String,
@@ -104,6 +106,16 @@ pub struct Decisions {
     pub zone_size: BTreeMap<String, usize>,
     /// Pods that stay ready where nobody can tell, because they are the last of a Service.
     pub last: Last,
+    /// Namespace and name of pods of other replicas whose own Leases were not renewed lately.
+    pub silent_replicas: BTreeSet<(String, String)>,
+}
+
+impl Decisions {
+    /// Whether the pod is another replica of this controller, of which nothing is heard.
+    pub fn is_silent_replica(&self, pod: &PodRef) -> bool {
+        self.silent_replicas
+            .contains(&(pod.namespace.clone(), pod.name.clone()))
+    }
 }
 
 /// The watches whose liveness decisions rest on, and what their audits need.
@@ -228,6 +240,14 @@ impl World {
                 *identity != self.config.identity && now.since(*at) < LEADER_SEEN_MS
             })
             .count()
+    }
+
+    fn silent_replicas(&self, now: Millis) -> BTreeSet<(String, String)> {
+        let silent = self.replicas.values().filter(|(identity, _, at)| {
+            *identity != self.config.identity && now.since(*at) >= LEADER_SEEN_MS
+        });
+        let pod = |(identity, ..): &(String, _, _)| (self.config.namespace.clone(), identity.clone());
+        silent.map(pod).collect()
     }
 
     /// A collection that [`Wants::audits`] named was read, or not: resourceVersions by key.
@@ -360,6 +380,7 @@ impl World {
             nodes,
             zone_size: zones.size,
             last: std::mem::take(&mut self.decisions.last),
+            silent_replicas: self.silent_replicas(now),
         };
     }
 

@@ -16,7 +16,7 @@ use evenkeel_zone::wire::{Challenge, ConfirmRequest, Renewal, from_evidence};
 use jiff::Timestamp;
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{
-    Node, NodeCondition, PersistentVolumeClaim, Pod, PodSpec, PodStatus, Taint, Toleration,
+    Node, NodeCondition, PersistentVolumeClaim, Pod, PodCondition, PodSpec, PodStatus, Taint, Toleration,
 };
 
 /// Conditions by which a node says that it is taken out of service on purpose (KEP NodeLifecycleConditions).
@@ -206,10 +206,20 @@ pub fn pod(pod: &Pod) -> Option<(String, PodFacts)> {
         became_ready: None,
         ready_seen: None,
         ready_by_itself: ready_by_itself(spec, state),
+        acknowledged: acknowledged(state),
+        seen: Millis::default(),
         finished: matches!(state.phase.as_deref(), Some("Succeeded" | "Failed")),
         terminating: meta.deletion_timestamp.is_some(),
     };
     Some((node, facts))
+}
+
+/// A kubelet writes the start time and the Ready condition with the first status of a pod; others that run
+/// pods may leave out the one or the other. A scheduler writes neither.
+fn acknowledged(state: &PodStatus) -> bool {
+    let waits = matches!(state.phase.as_deref(), None | Some("" | "Pending"));
+    let says = |condition: &PodCondition| condition.type_ == "Ready";
+    !waits || state.start_time.is_some() || state.conditions.iter().flatten().any(says)
 }
 
 fn owner(pod: &Pod) -> Owner {

@@ -99,6 +99,17 @@ fn tolerations_that_may_be_of_the_taint_that_evicts_are_kept_in_their_order() {
     assert_eq!(json!(facts.unwrap().tolerations), json!(all[1..]));
 }
 
+#[rstest]
+#[case(json!({}), false)]
+#[case(json!({"phase": "Pending", "conditions": [{"type": "PodScheduled", "status": "True"}]}), false)]
+#[case(json!({"phase": "Pending", "conditions": [{"type": "Ready", "status": "False"}]}), true)]
+#[case(json!({"phase": "Pending", "startTime": "2026-01-01T00:00:00Z"}), true)]
+#[case(json!({"phase": "Running"}), true)]
+fn a_pod_is_acknowledged_when_its_kubelet_has_written_of_it(#[case] status: Value, #[case] expected: bool) {
+    let facts = pod_of(json!({"spec": {"nodeName": "n", "containers": []}, "status": status}));
+    assert_eq!(facts.unwrap().acknowledged, expected);
+}
+
 #[test]
 fn a_mirror_pod_is_static() {
     let facts = pod_of(json!({

@@ -176,6 +176,7 @@ impl World {
                     let before = before.filter(|before| before.pod.uid == uid);
                     let is_ready = facts.ready == Status::True;
                     let was_ready = |before: &&facts::PodFacts| before.ready == Status::True;
+                    facts.seen = before.as_ref().map_or(now, |before| before.seen);
                     facts.became_ready = match &before {
                         Some(before) if is_ready && before.ready != Status::True => Some(now),
                         Some(before) if is_ready => before.became_ready,

@@ -187,6 +187,8 @@ fn pods_are_kept_by_node_and_replaced_by_name() {
     world.take(second(0), pod("a", "u1", "n1", "True"));
     world.take(second(0), pod("b", "u2", "n1", "True"));
     assert_eq!(world.cluster().pods_of("n1").count(), 2);
+    world.take(second(1), pod("b", "u2", "n1", "False"));
+    assert!(world.cluster().pods_of("n1").all(|pod| pod.seen == second(0)));
     // A StatefulSet pod made again elsewhere, whose deletion the watch did not deliver.
     world.take(second(1), pod("a", "u3", "n2", "True"));
     let names = |world: &World| -> Vec<String> {
@@ -634,6 +636,7 @@ fn a_pause_and_the_mode_observe_protect_nothing_and_decide_as_before() {
 #[test]
 fn replicas_are_counted_by_leases_that_are_seen_to_change() {
     let mut world = with_node();
+    world.config.namespace = "pier".to_owned();
     let replica = |name: &str, holder: &str, renewed: u64| {
         Seen::OwnLease(put(json!({
             "metadata": {"name": format!("evenkeel-controller-replica-{name}"), "namespace": "evenkeel-system"},
@@ -644,11 +647,14 @@ fn replicas_are_counted_by_leases_that_are_seen_to_change() {
     assert_eq!(world.other_replicas(second(1)), 0);
     world.take(second(1), replica("two", "two", 1));
     assert_eq!(world.other_replicas(second(15)), 1);
+    assert_eq!(world.silent_replicas(second(15)), [].into());
     assert_eq!(
         world.other_replicas(second(16)),
         0,
         "it has not renewed its Lease"
     );
+    let silent = ("pier".to_owned(), "two".to_owned());
+    assert_eq!(world.silent_replicas(second(99)), [silent].into());
     world.take(second(17), replica("two", "two", 17));
     world.take(
         second(18),

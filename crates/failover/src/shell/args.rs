@@ -180,6 +180,7 @@ impl ControllerArgs {
             profile: self.profile,
             default_zone: self.zone_default.clone().or(named),
             default_toleration_seconds: self.default_unreachable_toleration_seconds,
+            namespace: self.namespace.clone(),
             identity: identity.to_owned(),
             life: unique_identity(),
             mode: self.mode,

@@ -16,6 +16,7 @@ use evenkeel_failover_rules::admission::View;
 use evenkeel_failover_rules::dispatch::Dispatch;
 use evenkeel_failover_rules::planner::Planner;
 use evenkeel_failover_rules::planner::action::{About, Action, Notice};
+use evenkeel_failover_rules::world::facts::PodRef;
 use evenkeel_failover_rules::world::services::Services;
 use evenkeel_failover_rules::world::{self, Kind, LastSigns, Seen, World};
 use evenkeel_judge::{NodeState, View as SightView};
@@ -72,7 +73,6 @@ pub(super) type Changes = ReadyChunks<SelectAll<BoxStream<'static, Seen>>>;
 
 pub(super) struct Controller {
     client: Client,
-    namespace: String,
     pub(super) source: Source,
     pub(super) world: World,
     restarts: Restarts,
@@ -94,12 +94,7 @@ pub(super) struct Controller {
 
 impl Controller {
     pub(super) fn new(client: Client, settings: Settings, source: Source, admin: &Admin) -> Self {
-        let Settings {
-            config,
-            namespace,
-            rosters,
-            ..
-        } = settings;
+        let Settings { config, rosters, .. } = settings;
         let metrics = Metrics::register(admin);
         let gate = Gate::default();
         let clock = source.clock;
@@ -137,7 +132,6 @@ impl Controller {
         Self {
             executor: Executor::new(client.clone(), gate.clone(), metrics.clone(), issuer),
             client,
-            namespace,
             source,
             world,
             restarts: Restarts::default(),
@@ -157,7 +151,7 @@ impl Controller {
 
     /// What the watches deliver.
     pub(super) fn changes(&self) -> Changes {
-        watch::all(&self.client, &self.namespace, &self.restarts).ready_chunks(256)
+        watch::all(&self.client, &self.world.config().namespace, &self.restarts).ready_chunks(256)
     }
 
     /// Takes in what the watches deliver until each has delivered a complete list. `false` at a shutdown.
@@ -362,7 +356,7 @@ impl Controller {
         let Some(planner) = self.planner.as_mut().filter(|_| leads) else {
             return 0;
         };
-        self.executor.take_dead(self.world.decisions());
+        self.executor.take_allowed(self.world.decisions());
         let plan = planner.tick(self.world.cluster(), self.world.decisions(), now);
         for measure in &plan.measures {
             self.metrics.measured(*measure);
@@ -421,16 +415,18 @@ impl Controller {
                 match &outcome {
                     Ok(Outcome::Done) => {
                         tracing::debug!(action = what, key, "done");
+                        if let Action::Evict { dead_since, .. } = &*action {
+                            self.metrics.evicted(now.since(*dead_since));
+                        }
                         if let Action::Evict {
-                            pod,
-                            node,
-                            dead_since,
-                            ..
+                            pod, node, message, ..
+                        }
+                        | Action::EvictFromKept {
+                            pod, node, message, ..
                         } = &*action
                         {
-                            self.metrics.evicted(now.since(*dead_since));
                             tracing::info!(%pod, node = node.name, "pod evicted");
-                            self.tell_eviction(&action);
+                            self.tell_eviction(pod, message);
                         }
                     }
                     Ok(Outcome::Stale) => tracing::debug!(action = what, key, "the object changed meanwhile"),
@@ -459,16 +455,13 @@ impl Controller {
         }
     }
 
-    fn tell_eviction(&mut self, evicted: &Action) {
-        let Action::Evict { pod, message, .. } = evicted else {
-            return;
-        };
+    fn tell_eviction(&mut self, pod: &PodRef, message: &str) {
         self.start(Action::Event(Notice {
             about: About::Pod(pod.clone()),
             at: self.source.clock.now(),
             warning: false,
             reason: names::events::EVICTED.to_owned(),
-            message: message.clone(),
+            message: message.to_owned(),
             incident: String::new(),
         }));
     }

@@ -44,8 +44,6 @@ const HEALTH_TOLERANCE: Duration = Duration::from_secs(20);
 pub struct Settings {
     /// What every replica is told.
     pub config: Config,
-    /// Evenkeel's namespace.
-    pub namespace: String,
     /// For which Lease this replica stands, and how; `None`: it leads without an election.
     pub candidacy: Option<Candidacy>,
     /// How rosters are signed.
@@ -134,7 +132,6 @@ pub async fn run(
     };
     let settings = Settings {
         config,
-        namespace: args.namespace,
         candidacy,
         rosters,
     };
@@ -211,7 +208,7 @@ pub async fn serve(
     // that what is settled at a stop is settled in one piece.
     let stop = shutdown.child_token();
     let controlled = CancellationToken::new();
-    let namespace = settings.namespace.clone();
+    let namespace = settings.config.namespace.clone();
     let answering = async {
         let outcome = if let Some(options) = webhook {
             webhook::run(
@@ -258,7 +255,7 @@ async fn control(
     let candidacy = settings.candidacy.clone();
     let present = presence::announce(
         lock_client.clone(),
-        &settings.namespace,
+        &settings.config.namespace,
         &settings.config.identity,
         settings.config.mode,
     );

@@ -215,11 +215,11 @@ impl Cluster {
                 profile: setup.profile,
                 default_zone: Some(names::DEFAULT_ZONE.to_owned()),
                 default_toleration_seconds: 300,
+                namespace: names::NAMESPACE.to_owned(),
                 identity: setup.identity.to_owned(),
                 life: evenkeel_election::unique_identity(),
                 mode: setup.mode,
             },
-            namespace: names::NAMESPACE.to_owned(),
             candidacy: setup.elect.then(|| Candidacy {
                 namespace: names::NAMESPACE.to_owned(),
                 name: names::CONTROLLER_LEASE.to_owned(),
@@ -382,6 +382,18 @@ impl Cluster {
 
     /// A pod that runs and is ready; `owner` is the kind of its controller, if it has one.
     pub(crate) async fn pod(&self, node: &str, name: &str, owner: Option<&str>, toleration: Option<i64>) {
+        self.bound_pod(node, name, owner, toleration).await;
+        self.pod_runs(name).await;
+    }
+
+    /// The same as its kubelet finds it.
+    pub(crate) async fn bound_pod(
+        &self,
+        node: &str,
+        name: &str,
+        owner: Option<&str>,
+        toleration: Option<i64>,
+    ) {
         let owners = owner.map(|kind| {
             json!([{"apiVersion": "apps/v1", "kind": kind, "name": "o", "uid": "o", "controller": true}])
         });
@@ -396,7 +408,6 @@ impl Cluster {
             "spec": {"nodeName": node, "tolerations": tolerations, "containers": [{"name": "c", "image": "i"}]},
         });
         self.create::<Pod>(pod).await;
-        self.pod_runs(name).await;
     }
 
     pub(crate) async fn policy(&self, name: &str, change: impl FnOnce(&mut FailoverPolicySpec)) {

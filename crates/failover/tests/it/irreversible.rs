@@ -1,6 +1,7 @@
 //! What cannot be undone: one more look before it, whose word it carries, and what it costs.
 
-use super::cluster::{Cluster, Setup, is_leaving, is_ready, no_execute};
+use super::cluster::{Cluster, Setup, condition, is_leaving, is_ready, no_execute};
+use super::stock;
 use evenkeel_api::crd::AgentStatus;
 use evenkeel_api::names::{self, annotations};
 use evenkeel_testkit::log::Log;
@@ -206,6 +207,43 @@ async fn a_lease_renewed_behind_a_stale_watch_stops_evictions_that_are_due() {
     })
     .await;
     assert!(!is_leaving(&cluster.get::<Pod>("web").await));
+}
+
+/// Pods that were bound to a node in its first seconds without a link, before stock Kubernetes marked it.
+#[tokio::test]
+async fn a_pod_that_never_started_on_a_cut_off_node_goes_unless_its_kubelet_has_written() {
+    let log = Log::from(tracing::Level::DEBUG);
+    let cluster = Cluster::start().await;
+    cluster.pod("n3", "web", Some("ReplicaSet"), Some(0)).await;
+    let _replica = cluster.controlled(Setup::default()).await;
+    cluster.cut("n3").await;
+    for name in ["late", "started"] {
+        cluster.bound_pod("n3", name, Some("ReplicaSet"), Some(0)).await;
+    }
+    let held = cluster.fault_writes("pods/status", "started", Fault::hold());
+    stock::mark_node(&cluster, "n3").await;
+    let is_write =
+        |asked: &RecordedRequest| asked.method == "PATCH" && asked.path.ends_with("/pods/started/status");
+    until("the eviction is under way", async || {
+        cluster.asked().iter().any(is_write)
+    })
+    .await;
+    cluster.pod_runs("started").await;
+    drop(held);
+    let late = cluster.until("late", "evicted", is_leaving).await;
+    let why = condition(&late, names::conditions::DISRUPTION_TARGET).and_then(|it| it.message.clone());
+    assert!(
+        why.unwrap_or_default()
+            .contains("its kubelet has never written of the pod")
+    );
+    until("the eviction is refused", async || {
+        !log.with(&["the object changed meanwhile", "evict-from-kept"])
+            .is_empty()
+    })
+    .await;
+    for name in ["started", "web"] {
+        assert!(!is_leaving(&cluster.get::<Pod>(name).await), "{name}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -26,6 +26,7 @@ pub(super) fn view() -> View {
         says_not_ready: false,
         keeps_last: false,
         marked: ["a", "b", "bb", "ccc"].map(|pod| format!("uid-of-{pod}")).into(),
+        replicas: BTreeSet::new(),
     };
     View {
         made_at: Some(NOW),
@@ -443,6 +444,21 @@ fn an_endpoint_controllers_write_does_not_prove_that_the_lease_is_stale() {
     );
     let view = with_node(|node| node.now = Protection::default());
     assert_eq!(passes(&request, &view), PassReason::NotProtected);
+}
+
+/// The API server would ask it in vain.
+#[test]
+fn another_replica_of_the_controller_is_not_kept() {
+    let replicas = ["pod-1", "uid-of-a"].map(str::to_owned);
+    let view = with_node(|node| node.replicas = replicas.into());
+    assert_eq!(passes(&mark(), &view), PassReason::NotProtected);
+    let both = |ready| [endpoint("a", "shore-2", ready), endpoint("b", "shore-2", ready)];
+    let corrected = corrected(&slice_write(&both(false), &both(true)), &view);
+    let kept = &corrected["endpoints"];
+    assert_eq!(
+        (&kept[0]["conditions"]["ready"], &kept[1]["conditions"]["ready"]),
+        (&json!(false), &json!(true))
+    );
 }
 
 /// When a link is back, a kubelet may write that a pod is not ready before it renews its Lease: nobody marked

@@ -13,7 +13,7 @@ pub(super) fn cut(mut stage: Stage) -> Stage {
 }
 
 /// What the stock controllers do to a node that is silent for too long.
-fn stock_marks(stage: &mut Stage) {
+pub(super) fn stock_marks(stage: &mut Stage) {
     let now = at(stage.now);
     let node = stage.node("n3");
     node.ready = Status::Unknown;

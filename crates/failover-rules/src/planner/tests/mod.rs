@@ -3,6 +3,7 @@
 mod cells;
 mod dead;
 mod disconnected;
+mod kept;
 mod rest;
 mod returning;
 mod services;
@@ -20,6 +21,7 @@ use crate::world::facts::{
 use crate::world::services::{Reader, Services};
 use crate::world::{Config, Decisions, Judged};
 use evenkeel_api::crd::{AgentStatusSpec, FailoverPolicySpec};
+use evenkeel_api::names::NAMESPACE;
 use evenkeel_api::names::conditions::REASON_GIVEN_BACK;
 use evenkeel_api::names::taints::UNREACHABLE;
 use evenkeel_api::policy::ModePolicy;
@@ -59,6 +61,8 @@ pub(super) struct Stage {
     /// Every action that was asked for, in order.
     pub(super) log: Vec<Action>,
     pub(super) storm: bool,
+    /// Namespaces and names of pods of other replicas of which nothing is heard.
+    pub(super) silent_replicas: BTreeSet<(String, String)>,
     /// What is read of endpoints; `None`: they cannot be read.
     pub(super) slices: Option<Vec<EndpointSlice>>,
     /// The zone was last seen to report at this second; `None`: it always is.
@@ -80,6 +84,7 @@ impl Stage {
             profile: Profile::Builtin,
             default_zone: Some("default".to_owned()),
             default_toleration_seconds: 300,
+            namespace: NAMESPACE.to_owned(),
             identity: "me".to_owned(),
             life: "me, this time".to_owned(),
             mode: ModePolicy::Act,
@@ -91,6 +96,7 @@ impl Stage {
             config,
             log: Vec::new(),
             storm: false,
+            silent_replicas: BTreeSet::new(),
             slices: Some(Vec::new()),
             reported: None,
             reader: Reader::default(),
@@ -192,6 +198,7 @@ impl Stage {
             },
             ready: Status::True,
             ready_by_itself: true,
+            acknowledged: true,
             tolerations: vec![tolerate(Some(300))],
             ..Default::default()
         };
@@ -284,7 +291,10 @@ impl Stage {
             .values()
             .map(|facts| facts.policy.clone())
             .collect();
-        let mut decisions = Decisions::default();
+        let mut decisions = Decisions {
+            silent_replicas: self.silent_replicas.clone(),
+            ..Decisions::default()
+        };
         decisions
             .zone_size
             .insert("default".to_owned(), self.world.nodes.len());
@@ -453,7 +463,7 @@ impl Stage {
                     REASON_GIVEN_BACK.clone_into(&mut facts.ready_reason);
                 }
             }
-            Action::Evict { pod, .. } => {
+            Action::Evict { pod, .. } | Action::EvictFromKept { pod, .. } => {
                 if let Some(facts) = self.pod_mut(pod) {
                     facts.terminating = true;
                 }
@@ -516,7 +526,7 @@ impl Stage {
     /// Names of the pods whose eviction was asked for so far, in order.
     pub(super) fn evicted(&self) -> Vec<&str> {
         let evicted = self.log.iter().filter_map(|action| match action {
-            Action::Evict { pod, .. } => Some(pod.name.as_str()),
+            Action::Evict { pod, .. } | Action::EvictFromKept { pod, .. } => Some(pod.name.as_str()),
             _ => None,
         });
         evicted.collect()

@@ -7,7 +7,7 @@ use evenkeel_api::policy::EndpointsPolicy;
 use serde_json::json;
 
 /// One Service with an endpoint for each (node, pod, whether it is ready).
-fn service(endpoints: &[(&str, &str, bool)]) -> Vec<EndpointSlice> {
+pub(super) fn service(endpoints: &[(&str, &str, bool)]) -> Vec<EndpointSlice> {
     let endpoint = |(node, pod, ready): &(&str, &str, bool)| {
         json!({
             "addresses": ["10.0.0.1"],

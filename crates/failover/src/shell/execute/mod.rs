@@ -86,9 +86,18 @@ pub(super) struct Executor {
     gate: Gate,
     metrics: Metrics,
     reads: Reads,
-    /// UIDs of the nodes that the latest look allows to act against. What was planned before it asks again.
-    dead: Arc<SyncMutex<BTreeSet<String>>>,
+    /// What the latest look allows. What was planned before it asks again.
+    allowed: Arc<SyncMutex<Allowed>>,
     issuer: Issuer,
+}
+
+/// UIDs of nodes against which something may be done, where policies let us act.
+#[derive(Default)]
+struct Allowed {
+    /// Their death is confirmed.
+    dead: BTreeSet<String>,
+    /// Evictions from them are kept from the stock controllers.
+    kept: BTreeSet<String>,
 }
 
 /// Who draws challenges and signs rosters, and by which clock.
@@ -110,24 +119,28 @@ impl Executor {
             gate,
             metrics,
             reads: Reads::default(),
-            dead: Arc::default(),
+            allowed: Arc::default(),
             issuer,
         }
     }
 
-    /// Takes the nodes whose death is confirmed by the latest look, and whose policies let us act.
-    pub(super) fn take_dead(&self, decisions: &Decisions) {
-        let nodes = decisions.nodes.values();
-        let dead = nodes.filter(
-            |Judged {
-                 decision, settings, ..
-             }| {
-                let confirmed = decision.state() == NodeState::Dead(Dead::Confirmed);
-                confirmed && decision.may_harm() && settings.mode == ModePolicy::Act
-            },
-        );
-        let dead = dead.map(|judged| judged.uid.clone()).collect();
-        *self.dead.lock().unwrap_or_else(PoisonError::into_inner) = dead;
+    /// Takes what the latest look allows.
+    pub(super) fn take_allowed(&self, decisions: &Decisions) {
+        let nodes = |which: fn(&Judged) -> bool| {
+            let may_act =
+                |judged: &&Judged| judged.decision.may_harm() && judged.settings.mode == ModePolicy::Act;
+            let nodes = decisions
+                .nodes
+                .values()
+                .filter(may_act)
+                .filter(|judged| which(judged));
+            nodes.map(|judged| judged.uid.clone()).collect()
+        };
+        let allowed = Allowed {
+            dead: nodes(|judged| judged.decision.state() == NodeState::Dead(Dead::Confirmed)),
+            kept: nodes(|judged| judged.protection.evictions),
+        };
+        *self.allowed.lock().unwrap_or_else(PoisonError::into_inner) = allowed;
     }
 
     /// The same, writing through another client and gate.
@@ -203,7 +216,17 @@ impl Executor {
                 proof: _,
             } => {
                 self.silent_for_all(node, signs).await?;
-                self.evict(pod, node, message).await
+                self.evict(pod, None, message, &|| self.check_dead(node)).await
+            }
+            Action::EvictFromKept {
+                pod,
+                node,
+                version,
+                message,
+            } => {
+                self.silent_for_all(node, signs).await?;
+                let check = || self.check_kept(node);
+                self.evict(pod, Some(version), message, &check).await
             }
             Action::MirrorVerdict { node, healthy } => self.mirror(node, *healthy).await,
             Action::SaveIncident(incident) => self.save_incident(incident).await,
@@ -251,10 +274,19 @@ impl Executor {
     /// took its time.
     fn check_dead(&self, node: &NodeRef) -> Result<()> {
         self.check_leads()?;
-        let dead = self.dead.lock().unwrap_or_else(PoisonError::into_inner);
+        let allowed = self.allowed.lock().unwrap_or_else(PoisonError::into_inner);
         let name = &node.name;
         let why = || format!("node {name} is not confirmed dead any more, or nothing may be done");
-        refuse_unless(dead.contains(&node.uid), why)
+        refuse_unless(allowed.dead.contains(&node.uid), why)
+    }
+
+    /// Its link may be back by now.
+    fn check_kept(&self, node: &NodeRef) -> Result<()> {
+        self.check_leads()?;
+        let allowed = self.allowed.lock().unwrap_or_else(PoisonError::into_inner);
+        let name = &node.name;
+        let why = || format!("node {name} is not kept any more, or nothing may be done");
+        refuse_unless(allowed.kept.contains(&node.uid), why)
     }
 
     /// A leader that lost its Lease writes nothing more (S3). Asked again before each write.
@@ -288,6 +320,7 @@ pub(super) fn kind(action: &Action) -> &'static str {
         Action::MarkPodNotReady { .. } => "mark-pod-not-ready",
         Action::RestorePodReady { .. } => "restore-pod-ready",
         Action::Evict { .. } => "evict",
+        Action::EvictFromKept { .. } => "evict-from-kept",
         Action::MirrorVerdict { .. } => "mirror-verdict",
         Action::SaveIncident(_) => "save-incident",
         Action::DeleteIncident { .. } => "delete-incident",
@@ -307,16 +340,17 @@ pub(super) fn depends_on(action: &Action) -> Option<&NodeRef> {
             node, proof: Some(_), ..
         }
         | Action::MarkNodeUnknown { node, .. }
-        | Action::Evict { node, .. } => Some(node),
+        | Action::Evict { node, .. }
+        | Action::EvictFromKept { node, .. } => Some(node),
         _ => None,
     }
 }
 
-/// Deletes the object of this UID and no later one of its name.
-fn only(uid: &str) -> DeleteParams {
+/// Deletes the object of this UID and no later one of its name; of this version only, if one is given.
+fn only(uid: &str, version: Option<String>) -> DeleteParams {
     DeleteParams::default().preconditions(Preconditions {
         uid: Some(uid.to_owned()),
-        ..Preconditions::default()
+        resource_version: version,
     })
 }
 

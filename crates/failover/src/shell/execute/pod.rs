@@ -3,12 +3,11 @@
 use super::{Executor, Outcome, Result, only, params, settled};
 use crate::clock::wall;
 use evenkeel_api::names::conditions;
-use evenkeel_failover_rules::planner::action::NodeRef;
 use evenkeel_failover_rules::world::facts::PodRef;
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use kube::Api;
 use kube::api::Patch;
+use kube::{Api, ResourceExt};
 use serde_json::json;
 
 impl Executor {
@@ -45,10 +44,17 @@ impl Executor {
 
     /// Says why and under which term, then deletes: with the UID as precondition, so that a namesake made
     /// meanwhile lives, and with the pod's own grace period. Disruption budgets do not hold back pods of dead
-    /// nodes.
-    pub(super) async fn evict(&self, pod: &PodRef, node: &NodeRef, message: &str) -> Result<Outcome> {
-        self.check_dead(node)?;
-        let patch = json!({
+    /// nodes. `version`: of the pod that was decided upon, and of no newer one. `check` is asked before each
+    /// write.
+    pub(super) async fn evict(
+        &self,
+        pod: &PodRef,
+        version: Option<&str>,
+        message: &str,
+        check: &(impl Fn() -> Result<()> + Sync),
+    ) -> Result<Outcome> {
+        check()?;
+        let mut patch = json!({
             "metadata": { "uid": pod.uid, "annotations": self.stamp() },
             "status": { "conditions": [{
                 "type": conditions::DISRUPTION_TARGET,
@@ -58,16 +64,21 @@ impl Executor {
                 "lastTransitionTime": Time(wall()),
             }]},
         });
+        if let Some(version) = version {
+            patch["metadata"]["resourceVersion"] = json!(version);
+        }
         let what = || format!("evict pod {pod}");
         let answer = self
             .pods(pod)
             .patch_status(&pod.name, &params(), &Patch::Strategic(patch))
             .await;
+        let written = answer.as_ref().ok().and_then(Pod::resource_version);
         if settled(what(), answer)? == Outcome::Stale {
             return Ok(Outcome::Stale);
         }
-        self.check_dead(node)?;
-        let answer = self.pods(pod).delete(&pod.name, &only(&pod.uid)).await;
+        check()?;
+        let only = only(&pod.uid, version.and(written));
+        let answer = self.pods(pod).delete(&pod.name, &only).await;
         settled(what(), answer)
     }
 }

@@ -47,7 +47,7 @@ impl Executor {
 
     pub(super) async fn delete_incident(&self, name: &str, uid: &str) -> Result<Outcome> {
         let api: Api<NodeIncident> = Api::all(self.client.clone());
-        let answer = api.delete(name, &only(uid)).await;
+        let answer = api.delete(name, &only(uid, None)).await;
         settled(format!("delete NodeIncident {name}"), answer)
     }
 
@@ -164,7 +164,7 @@ impl Executor {
         }
         self.check_leads()?;
         let api: Api<ZoneHealth> = Api::all(self.client.clone());
-        let answer = api.delete(object, &only(uid)).await;
+        let answer = api.delete(object, &only(uid, None)).await;
         settled(format!("delete ZoneHealth {object}"), answer)
     }
 
