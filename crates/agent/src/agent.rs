@@ -419,7 +419,7 @@ impl CloudLink {
                 cell,
                 learned,
                 events: events.clone(),
-                register,
+                register: register.clone(),
             };
             follower.run(stands.clone(), stop)
         });
@@ -440,7 +440,7 @@ impl CloudLink {
                 )
             });
         }
-        parts.start(|stop| cloud::write_statements(cloud, statements, events, metrics, stop));
+        parts.start(|stop| cloud::write_statements(cloud, statements, events, metrics, register, stop));
     }
 }
 

@@ -56,6 +56,8 @@ pub(crate) use statements::{Statement, write_statements};
 const FIELD_MANAGER: &str = "evenkeel-agent";
 /// A request without an answer after this time has none.
 const REQUEST: Duration = Duration::from_secs(2);
+/// One that may need a new connection first has longer: five round trips, on a link that loses packets.
+const BEGINS: Duration = Duration::from_secs(5);
 /// A report has this much longer for each kilobyte, as a link of 64 kbit/s needs it. That of a cell in which
 /// much is wrong has 40 kB; the engine waits for 10 s at most.
 const KILOBYTE: Duration = Duration::from_millis(125);
@@ -108,7 +110,8 @@ impl Cloud {
     /// images, can be larger than everything else that an agent holds.
     pub(crate) async fn home(&self, zone_default: Option<&str>) -> Result<Home, CloudError> {
         let nodes: Api<Node> = Api::all(self.client.clone());
-        let node = bounded("reading the agent's Node", nodes.get_metadata(&self.node)).await?;
+        // Often the first request of a process, which needs a connection.
+        let node = within(BEGINS, "reading the agent's Node", nodes.get_metadata(&self.node)).await?;
         let zone = names::zone_of(node.labels(), zone_default);
         self.report_kept_out(kept_out(node.labels(), zone.as_deref()));
         let zone = zone.ok_or_else(|| CloudError::NoZone(self.node.clone()))?;

@@ -76,6 +76,9 @@ pub use stream::Activity;
 const PING: Duration = Duration::from_secs(5);
 /// And without an answer for this long it does not, see [`Access::pong_within`].
 const PONG: Duration = Duration::from_secs(5);
+/// A connection to which no request was given for this long is not used again. That is longer than any watch,
+/// and a watch on it, which keeps it in use and proves that it lives, counts as the request that began it.
+const IDLE: Duration = Duration::from_secs(900);
 /// What a server may send ahead on one request, in bytes: 5 MB/s at a round trip of 100 ms.
 const STREAM_WINDOW: u32 = 512 * 1024;
 /// The same on a connection: so many requests whose answers nobody reads leave room for one that matters.
@@ -212,6 +215,7 @@ impl Access {
             hyper_util::client::legacy::Client::builder(TokioExecutor::new())
                 .timer(TokioTimer::new())
                 .pool_timer(TokioTimer::new())
+                .pool_idle_timeout(IDLE)
                 .http2_keep_alive_interval(PING)
                 .http2_keep_alive_timeout(pong)
                 .http2_keep_alive_while_idle(true)

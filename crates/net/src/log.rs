@@ -2,6 +2,8 @@
 
 #[cfg(feature = "process")]
 mod output;
+#[cfg(feature = "process")]
+mod prompt;
 
 #[cfg(feature = "process")]
 pub use output::{Lines, LogArgs, LogFormat};

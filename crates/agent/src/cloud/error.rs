@@ -2,6 +2,7 @@
 
 use evenkeel_api::names;
 use kube::core::Status;
+use kube::core::response::StatusSummary;
 use std::time::Duration;
 
 /// Why a request has no result.
@@ -56,11 +57,14 @@ impl CloudError {
         self.status().is_some_and(|status| status.code == 410)
     }
 
-    /// The API server answered, though not with what was wanted. A 5xx can be a gateway's word on a server
-    /// that it cannot reach.
+    /// The API server answered, though not with what was wanted: in its own words, because a gateway that
+    /// does not reach it may answer anything in its place. Whose credentials it refuses reaches it in vain.
     pub(super) fn is_contact(&self) -> bool {
         match self {
-            Self::Request { .. } => self.status().is_some_and(|status| status.code < 500),
+            Self::Request { .. } => self.status().is_some_and(|status| {
+                let own = status.status == Some(StatusSummary::Failure);
+                own && status.code < 500 && status.code != 401
+            }),
             Self::Timeout { .. } | Self::Ended { .. } | Self::Garbled { .. } => false,
             Self::Odd { .. } | Self::NoUid(_) | Self::NoZone(_) => true,
         }
@@ -85,17 +89,19 @@ mod tests {
 
     #[test]
     fn a_gateway_without_its_server_is_no_contact() {
-        let refusal = |code: u16| {
+        let is_contact = |code: u16, own: bool| {
             let status = Status {
                 code,
+                status: own.then_some(StatusSummary::Failure),
                 ..Status::default()
             };
-            CloudError::request("reading", kube::Error::Api(Box::new(status)))
+            CloudError::request("reading", kube::Error::Api(Box::new(status))).is_contact()
         };
-        let contacts = [401, 403, 404, 409, 410, 429, 500, 502, 503, 504];
+        let codes = [403, 404, 409, 410, 429, 401, 500, 502, 503, 504];
         assert_eq!(
-            contacts.map(|code| refusal(code).is_contact()),
-            [true, true, true, true, true, true, false, false, false, false]
+            codes.map(|code| is_contact(code, true)),
+            [true, true, true, true, true, false, false, false, false, false]
         );
+        assert_eq!(codes.map(|code| is_contact(code, false)), [false; 10]);
     }
 }

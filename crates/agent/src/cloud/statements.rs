@@ -4,7 +4,8 @@ use super::Cloud;
 use crate::metrics::{Metrics, Result as Outcome};
 use crate::zone::Event;
 use evenkeel_api::zone::RosterAcknowledgement;
-use tokio::sync::mpsc;
+use std::sync::Arc;
+use tokio::sync::{Notify, mpsc};
 use tokio_util::sync::CancellationToken;
 
 /// A write that the engine asks for.
@@ -16,12 +17,13 @@ pub(crate) enum Statement {
 }
 
 /// Makes the writes that the engine asks for, one at a time, and says what became of each. One that failed is
-/// not repeated here: the engine knows when.
+/// not repeated here: the engine knows when. Where there is no AgentStatus, it is made anew.
 pub(crate) async fn write_statements(
     cloud: Cloud,
     mut asked: mpsc::Receiver<Statement>,
     events: mpsc::Sender<Event>,
     metrics: Metrics,
+    register: Arc<Notify>,
     shutdown: CancellationToken,
 ) {
     let mut count = None;
@@ -44,6 +46,9 @@ pub(crate) async fn write_statements(
         let written = outcome.is_ok();
         if let Err(error) = outcome {
             tracing::debug!(%error, "AgentStatus is not written");
+            if error.is_missing() {
+                register.notify_one();
+            }
         }
         let told = match statement {
             Statement::Link => {

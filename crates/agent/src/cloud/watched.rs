@@ -11,6 +11,7 @@
 //! Written here instead of taken from kube-runtime, because its watcher needs the right to list, and because
 //! the response itself is needed: its connection tells when the API server was last heard.
 
+use super::BEGINS;
 use super::back_off::BackOff;
 use super::error::CloudError;
 use bytes::{Buf as _, Bytes, BytesMut};
@@ -18,6 +19,7 @@ use evenkeel_net::client::Activity;
 use http_body_util::{BodyExt as _, Limited};
 use kube::api::WatchParams;
 use kube::client::Body;
+use kube::core::response::StatusSummary;
 use kube::core::{Request, Status};
 use kube::{Client, Resource};
 use serde::Deserialize;
@@ -26,9 +28,6 @@ use std::pin::Pin;
 use std::time::Duration;
 use tokio::time::{Instant, sleep_until, timeout};
 
-/// A watch whose answer does not begin within this time has failed. It may need a new connection first: five
-/// round trips, on a link that loses packets.
-const BEGINS: Duration = Duration::from_secs(5);
 /// A watch is ended by the server after this time and up to as much again, so that those of all agents do not
 /// end together.
 const LASTS: Duration = Duration::from_secs(300);
@@ -274,20 +273,24 @@ async fn stand(
     })
 }
 
-/// What a server says that refuses, which need not be the API server.
+/// What a server says that refuses, which need not be the API server. Where that refuses for want of time,
+/// its words are no object, but it names the request in its audit log, as always.
 async fn refusal(response: http::Response<Body>) -> Status {
     let code = response.status();
+    let audited = response.headers().contains_key("audit-id");
     let body = Limited::new(response.into_body(), LONGEST_REFUSAL)
         .collect()
         .await;
     let said = body.ok().map(http_body_util::Collected::to_bytes);
     let status = said.and_then(|said| serde_json::from_slice::<Status>(&said).ok());
+    let status = status.unwrap_or_else(|| Status {
+        message: code.to_string(),
+        ..Status::default()
+    });
     Status {
         code: code.as_u16(),
-        ..status.unwrap_or_else(|| Status {
-            message: code.to_string(),
-            ..Status::default()
-        })
+        status: status.status.or(audited.then_some(StatusSummary::Failure)),
+        ..status
     }
 }
 

@@ -1,8 +1,13 @@
-//! What holds for every command: colours, completion in a shell, and the plug-in of kubectl.
+//! What holds for every command: colours, a log that nobody reads, completion in a shell, and the plug-in of
+//! kubectl.
 
 use crate::support::evenkeel;
-use evenkeel_testkit::skipped;
+use evenkeel_testkit::{skipped, until};
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::{Client, Config};
 use nix::pty::openpty;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use std::fs::File;
 use std::io::Read as _;
 use std::os::unix::fs::symlink;
@@ -159,4 +164,43 @@ async fn kubectl_runs_it_as_a_plug_in() {
         assert_eq!(code, Some(2), "{text}");
         assert!(text.starts_with("kubectl evenkeel: "), "{text}");
     }
+}
+
+/// As where the daemon that keeps a container's log hangs with its disk.
+#[tokio::test]
+async fn a_process_whose_log_nobody_reads_works_on_and_says_later_what_was_lost() {
+    evenkeel_net::init_crypto();
+    let home = TempDir::new().unwrap();
+    let file = |name: &str| home.path().join(name);
+    let kubeconfig = file("kubeconfig");
+    let mut command = evenkeel();
+    command
+        .args(["apiserver", "--port", "0", "--log", "trace", "--kubeconfig-out"])
+        .arg(&kubeconfig)
+        .arg("--cert-dir")
+        .arg(file("pki"));
+    let mut child = command
+        .stderr(Stdio::piped())
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut log = child.stderr.take().unwrap();
+    until("the server is ready", async || kubeconfig.exists()).await;
+    let kubeconfig = Kubeconfig::read_from(&kubeconfig).unwrap();
+    let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await;
+    let client = Client::try_from(config.unwrap()).unwrap();
+    for _ in 0..300 {
+        client.apiserver_version().await.unwrap();
+    }
+    let read = std::thread::spawn(move || {
+        let mut text = String::new();
+        log.read_to_string(&mut text).map(|_| text)
+    });
+    // What is logged from now on passes.
+    client.apiserver_version().await.unwrap();
+    let child_id = Pid::from_raw(i32::try_from(child.id()).unwrap());
+    kill(child_id, Signal::SIGTERM).unwrap();
+    assert!(child.wait().unwrap().success());
+    let text = read.join().unwrap().unwrap();
+    assert!(text.contains(" lines of the log were lost: nobody read standard error\n"));
 }

@@ -1,5 +1,6 @@
 //! Log output of a process, by its flags.
 
+use super::prompt::Prompt;
 use crate::output::has_colours;
 use crate::trace::{self, Spans, Traces};
 use tracing_appender::non_blocking::{NonBlockingBuilder, WorkerGuard};
@@ -63,14 +64,19 @@ impl LogArgs {
         Ok(Lines { _worker: worker })
     }
 
-    /// The same as [`LogArgs::init`], and spans go to an OpenTelemetry collector if the environment names
-    /// one and this build can do that. `service`: what the process is called there. To be called within a
+    /// The same for a process that runs for long: it waits for nobody either, and loses what does not fit
+    /// into the pipe. Spans go to an OpenTelemetry collector if the environment names one and this build can
+    /// do that. `service`: what the process is called there. To be called within a
     /// Tokio runtime.
     pub fn init_traced(&self, default: &str, service: &str) -> Result<Traces, String> {
         let filter = parse(self.log.as_deref().unwrap_or(default))?;
         trace::start(service, |spans| {
+            let json = self.log_format == LogFormat::Json;
             let lines = tracing_subscriber::fmt::layer()
-                .with_writer(std::io::stderr)
+                .with_writer(move || Prompt {
+                    out: std::io::stderr(),
+                    json,
+                })
                 .log_internal_errors(false);
             let lines = match self.log_format {
                 LogFormat::Text => lines.with_ansi(has_colours(&std::io::stderr())).boxed(),

@@ -215,6 +215,21 @@ async fn a_calm_connection_is_heard_by_its_pings_and_a_silent_one_ends_when_it_w
     assert!(!activity.received_since(silent + Duration::from_secs(1)));
 }
 
+/// The pings of a watch prove that its connection lives; requests are not to need another one.
+#[tokio::test]
+async fn a_request_long_after_the_last_one_takes_the_connection_of_the_watch() {
+    let server = Server::start().await;
+    let relay = Relay::to(server.address).await;
+    let client = server.behind(relay.address, &[]).await.client("test").unwrap();
+    let watch = get("/watch?watch=true").map(KubeBody::from);
+    let _watch = client.send(watch).await.unwrap();
+    tokio::time::pause();
+    tokio::time::advance(Duration::from_secs(600)).await;
+    tokio::time::resume();
+    assert_eq!(version(&client).await.unwrap(), "HTTP/2.0");
+    assert_eq!(relay.accepted(), 1);
+}
+
 #[tokio::test]
 async fn who_reads_once_leaves_repetitions_to_its_callers() {
     let server = Server::start().await;
