@@ -273,20 +273,20 @@ impl Executor {
     /// Its neighbours may have vouched for the node, or somebody has paused everything, while the API server
     /// took its time.
     fn check_dead(&self, node: &NodeRef) -> Result<()> {
-        self.check_leads()?;
-        let allowed = self.allowed.lock().unwrap_or_else(PoisonError::into_inner);
-        let name = &node.name;
-        let why = || format!("node {name} is not confirmed dead any more, or nothing may be done");
-        refuse_unless(allowed.dead.contains(&node.uid), why)
+        self.check(node, "confirmed dead", |allowed| &allowed.dead)
     }
 
-    /// Its link may be back by now.
+    /// The same of its link.
     fn check_kept(&self, node: &NodeRef) -> Result<()> {
+        self.check(node, "kept", |allowed| &allowed.kept)
+    }
+
+    fn check(&self, node: &NodeRef, what: &str, nodes: fn(&Allowed) -> &BTreeSet<String>) -> Result<()> {
         self.check_leads()?;
         let allowed = self.allowed.lock().unwrap_or_else(PoisonError::into_inner);
         let name = &node.name;
-        let why = || format!("node {name} is not kept any more, or nothing may be done");
-        refuse_unless(allowed.kept.contains(&node.uid), why)
+        let why = || format!("node {name} is not {what} any more, or nothing may be done");
+        refuse_unless(nodes(&allowed).contains(&node.uid), why)
     }
 
     /// A leader that lost its Lease writes nothing more (S3). Asked again before each write.
