@@ -93,9 +93,9 @@ pub(super) const LIMITS: [Limit; 6] = [
         // zones that come back from the dark, and certificates that change; slots and ranks that come back,
         // and commands that do not die; requests that others repeat, samples that are mostly dead, and
         // commands of two versions; ports that are closed and kubelets that move behind firewalls; who dies
-        // beside nodes that are kept, what waits on them, and logs that nobody reads; and 1,072 lines
-        // that had been counted as the product's.
-        in_force: 158_200,
+        // beside nodes that are kept, what waits on them, logs that nobody reads, and writes under way
+        // at a stop; and 1,072 lines that had been counted as the product's.
+        in_force: 158_300,
         goal: 96_000,
         slack: 1_000,
     },

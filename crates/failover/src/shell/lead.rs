@@ -261,6 +261,10 @@ impl Controller {
                 under_way = self.dispatch.under_way(),
                 "stopped with writes under way"
             );
+            // They may arrive yet: nobody is to lead before the Lease runs out, as after a crash.
+            if let Some(election) = election {
+                election.abort();
+            }
         }
         self.work = None;
         outcome

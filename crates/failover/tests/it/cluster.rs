@@ -293,6 +293,15 @@ impl Cluster {
         asked
     }
 
+    /// How often the controllers have written the status of a pod.
+    pub(crate) fn pod_writes(&self, pod: &str) -> usize {
+        let status = format!("/pods/{pod}/status");
+        let asked = self.asked().into_iter();
+        asked
+            .filter(|asked| asked.method == "PATCH" && asked.path.ends_with(&status))
+            .count()
+    }
+
     /// The controllers' watches of this resource show no change of that object. They go on showing the
     /// others, so that they count as proven live: a cache between them and etcd that lags behind.
     pub(crate) fn withhold(&self, resource: &str, name: &str) -> Interception {

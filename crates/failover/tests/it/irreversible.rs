@@ -108,14 +108,12 @@ async fn life_that_is_heard_during_an_eviction_ends_it() {
                 .cloned()
         })
         .await;
-    let writes = || {
-        let mut asked = cluster.asked();
-        asked.retain(|asked| asked.method == "PATCH" && asked.path.ends_with("/pods/web/status"));
-        asked.len()
-    };
-    let before = writes();
+    let before = cluster.pod_writes("web");
     let held = cluster.fault_writes("pods/status", "web", Fault::hold());
-    until("the eviction is under way", async || writes() > before).await;
+    until("the eviction is under way", async || {
+        cluster.pod_writes("web") > before
+    })
+    .await;
     cluster.outside.cut("n3");
     cluster.eventually_state("n3", "Disconnected").await;
     drop(held);
@@ -222,10 +220,8 @@ async fn a_pod_that_never_started_on_a_cut_off_node_goes_unless_its_kubelet_has_
     }
     let held = cluster.fault_writes("pods/status", "started", Fault::hold());
     stock::mark_node(&cluster, "n3").await;
-    let is_write =
-        |asked: &RecordedRequest| asked.method == "PATCH" && asked.path.ends_with("/pods/started/status");
     until("the eviction is under way", async || {
-        cluster.asked().iter().any(is_write)
+        cluster.pod_writes("started") > 0
     })
     .await;
     cluster.pod_runs("started").await;

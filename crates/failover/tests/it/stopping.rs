@@ -44,6 +44,26 @@ async fn the_last_replica_that_stops_takes_its_taints_off() {
     assert!(!node.annotations().contains_key(annotations::ADDED_TAINTS));
 }
 
+/// S3: the eviction that nobody answered may be carried out yet.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_leader_that_stops_with_a_write_under_way_does_not_give_the_lease_back() {
+    let cluster = Cluster::start().await;
+    cluster.pod("n3", "web", Some("ReplicaSet"), None).await;
+    let last = cluster.controlled(Setup::elected("a")).await;
+    cluster.outside.kill("n3");
+    cluster
+        .until("web", "not ready", |pod: &Pod| !is_ready(pod))
+        .await;
+    let before = cluster.pod_writes("web");
+    let _held = cluster.fault_writes("pods/status", "web", Fault::hold());
+    until("the eviction is under way", async || {
+        cluster.pod_writes("web") > before
+    })
+    .await;
+    last.stop().await;
+    assert_eq!(cluster.leader().await, "a");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn of_replicas_that_stop_together_the_last_one_settles() {
     let cluster = Cluster::start().await;
