@@ -9,6 +9,7 @@ use k8s_openapi::api::authorization::v1::{
 };
 use kube::api::PostParams;
 use kube::{Api, Client};
+use semver::Version;
 use serde_json::Value;
 use std::collections::BTreeSet;
 
@@ -52,8 +53,8 @@ fn judge(major: &str, minor: &str, full: &str) -> Result<Option<String>, Install
             "the cluster runs Kubernetes {major}.{minor}: Evenkeel needs 1.{EARLIEST} or later, which says of an agent's token to which \
              node it is bound"
         ))),
-        // Fixed by kubernetes/kubernetes#127417, in 1.31.2.
-        ("1", Ok(31)) if ["v1.31.0", "v1.31.1"].iter().any(|bad| is_patch(full, bad)) => Ok(Some(format!(
+        // Fixed by kubernetes/kubernetes#127417.
+        ("1", Ok(31)) if patch_of(full).is_some_and(|patch| patch < 2) => Ok(Some(format!(
             "note: the cluster runs Kubernetes {full}, which writes an Endpoints object no more once a webhook changed a write to what \
              stood there already: upgrade to 1.31.2 or later before you leave mode observe"
         ))),
@@ -64,10 +65,9 @@ fn judge(major: &str, minor: &str, full: &str) -> Result<Option<String>, Install
     }
 }
 
-/// Whether the version is that one; providers append something of their own.
-fn is_patch(full: &str, patch: &str) -> bool {
-    let rest = full.strip_prefix(patch);
-    rest.is_some_and(|rest| !rest.starts_with(|next: char| next.is_ascii_digit()))
+/// The third number of a version as the API server tells it, as in `v1.31.1-eks.3`.
+fn patch_of(full: &str) -> Option<u64> {
+    Some(Version::parse(full.strip_prefix('v')?).ok()?.patch)
 }
 
 /// Kinds by whose marks an installation is found. None of them is in a namespace: who may write in one

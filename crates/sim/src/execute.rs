@@ -16,7 +16,7 @@ use evenkeel_failover_rules::planner::incident::Incident;
 use evenkeel_failover_rules::world::facts::{PodRef, TaintRef};
 use evenkeel_failover_rules::world::{Kind, LastSigns};
 use evenkeel_zone::roster::cell_object_name;
-use k8s_openapi::api::core::v1::{Node, NodeCondition, Taint};
+use k8s_openapi::api::core::v1::{Node, NodeCondition};
 use std::sync::Arc;
 
 impl Sim {
@@ -34,7 +34,7 @@ impl Sim {
                 Phase::ReasonWritten => Acted::Done,
             },
             Action::TaintForStock { node, version, taint } => {
-                let taint = self.new_taint(taint);
+                let taint = taint.to_taint(Some(time(now)));
                 self.change_node(node, Some(version), |node| {
                     let taints = &mut node.spec.get_or_insert_default().taints;
                     taints.get_or_insert_default().push(taint);
@@ -189,7 +189,7 @@ impl Sim {
     }
 
     fn taint(&mut self, node: &NodeRef, taint: &TaintRef, version: Option<&str>) -> Acted {
-        let new = self.new_taint(taint);
+        let new = taint.to_taint(Some(time(self.now)));
         self.change_node(node, version, |node| {
             let taints = node.spec.get_or_insert_default().taints.get_or_insert_default();
             if taints
@@ -205,15 +205,6 @@ impl Sim {
             }
             set_added(node, &added);
         })
-    }
-
-    fn new_taint(&self, taint: &TaintRef) -> Taint {
-        Taint {
-            key: taint.key.clone(),
-            effect: taint.effect.clone(),
-            value: None,
-            time_added: Some(time(self.now)),
-        }
     }
 
     fn untaint(&mut self, node: &NodeRef, remove: &[TaintRef], version: Option<&str>) -> Acted {

@@ -16,7 +16,6 @@ use super::node::withdraw;
 use super::scene::Scene;
 use crate::world::facts::{Owner, PodFacts, TaintRef};
 use evenkeel_api::names::events;
-use k8s_openapi::api::core::v1::Taint;
 
 /// The stock controller's queue of a zone lets one node through in this time.
 const TURN_MS: u64 = 10_000;
@@ -34,21 +33,18 @@ pub(super) fn evict(scene: &Scene<'_>, plan: &mut Plan) {
     let Some(marked) = node.life.stock_mark.or(ours).filter(|_| may_act) else {
         return;
     };
-    let TaintRef { key, effect } = TaintRef::evicting();
-    let taint = Taint {
-        key,
-        effect,
-        ..Taint::default()
-    };
+    let taint = TaintRef::evicting().to_taint(None);
     let default = scene.default_toleration_seconds;
     for pod in scene.cluster.pods_of(&node.name) {
-        let is_replaced = pod.owner == Owner::Other && !scene.cluster.is_stateful(pod);
         let is_replica = scene.is_silent_replica(pod);
-        if !is_replaced || pod.finished || pod.terminating || pod.acknowledged && !is_replica {
+        // Most pods of a node were acknowledged.
+        if pod.acknowledged && !is_replica || pod.finished || pod.terminating {
             continue;
         }
-        let tainted = Some(marked.max(pod.seen)).max(scene.stock_stood);
-        let tainted = tainted.unwrap_or(scene.now).plus(TURN_MS);
+        if pod.owner != Owner::Other || scene.cluster.is_stateful(pod) {
+            continue;
+        }
+        let tainted = marked.max(pod.seen).max(scene.stock_stood).plus(TURN_MS);
         if deadline(pod, (&taint, tainted), default, default).is_none_or(|deadline| deadline > scene.now) {
             continue;
         }

@@ -25,8 +25,8 @@ pub(super) struct Scene<'a> {
     pub(super) stock_grace: u64,
     pub(super) decisions: &'a Decisions,
     /// When the stock controller last tainted nobody in the node's zone, because too much of it was not
-    /// ready.
-    pub(super) stock_stood: Option<Millis>,
+    /// ready; 0 for never.
+    pub(super) stock_stood: Millis,
     pub(super) now: Millis,
 }
 

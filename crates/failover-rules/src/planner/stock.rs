@@ -87,9 +87,10 @@ impl Turns {
         }
     }
 
-    /// When the stock controller last tainted nobody in the zone of the node.
-    pub(super) fn stood(&self, node: &NodeFacts) -> Option<Millis> {
-        self.stood.get(&zone_key(Some(&node.labels))).copied()
+    /// When the stock controller last tainted nobody in the zone of the node; 0 for never.
+    pub(super) fn stood(&self, node: &NodeFacts) -> Millis {
+        let stood = self.stood.get(&zone_key(Some(&node.labels)));
+        stood.copied().unwrap_or_default()
     }
 
     /// The zones as they stand. Whoever has waited and has its taint now was served, by whomever.

@@ -10,6 +10,7 @@ use evenkeel_zone::Millis;
 use evenkeel_zone::roster::RosterRef;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Taint, Toleration};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use std::collections::BTreeMap;
 
 /// A condition's status, or that there is no such condition.
@@ -89,6 +90,16 @@ impl TaintRef {
             .filter(|(key, effect)| !key.is_empty() && !effect.is_empty())
             .map(|(key, effect)| Self::new(key, effect))
             .collect()
+    }
+
+    /// As it stands on a node that got it at that time.
+    pub fn to_taint(&self, added: Option<Time>) -> Taint {
+        Taint {
+            key: self.key.clone(),
+            effect: self.effect.clone(),
+            value: None,
+            time_added: added,
+        }
     }
 
     /// Whether it is one that Evenkeel puts on nodes.

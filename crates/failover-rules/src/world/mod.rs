@@ -113,8 +113,9 @@ pub struct Decisions {
 impl Decisions {
     /// Whether the pod is another replica of this controller, of which nothing is heard.
     pub fn is_silent_replica(&self, pod: &PodRef) -> bool {
-        self.silent_replicas
-            .contains(&(pod.namespace.clone(), pod.name.clone()))
+        // There are few, if any, and it is asked of every pod of every node that is kept.
+        let is_it = |(namespace, name): &(String, String)| *namespace == pod.namespace && *name == pod.name;
+        self.silent_replicas.iter().any(is_it)
     }
 }
 
@@ -234,20 +235,20 @@ impl World {
 
     /// Other replicas whose Leases were seen to change lately.
     pub fn other_replicas(&self, now: Millis) -> usize {
-        let others = self.replicas.iter();
-        others
-            .filter(|(_, (identity, _, at))| {
-                *identity != self.config.identity && now.since(*at) < LEADER_SEEN_MS
-            })
-            .count()
+        self.others(now).filter(|(_, is_heard)| *is_heard).count()
     }
 
     fn silent_replicas(&self, now: Millis) -> BTreeSet<(String, String)> {
-        let silent = self.replicas.values().filter(|(identity, _, at)| {
-            *identity != self.config.identity && now.since(*at) >= LEADER_SEEN_MS
-        });
-        let pod = |(identity, ..): &(String, _, _)| (self.config.namespace.clone(), identity.clone());
+        let silent = self.others(now).filter(|(_, is_heard)| !is_heard);
+        let pod = |(identity, _): (&str, bool)| (self.config.namespace.clone(), identity.to_owned());
         silent.map(pod).collect()
+    }
+
+    /// Other replicas, and whether their Leases were seen to change lately.
+    fn others(&self, now: Millis) -> impl Iterator<Item = (&str, bool)> {
+        let others = self.replicas.values();
+        let others = others.filter(|(identity, ..)| *identity != self.config.identity);
+        others.map(move |(identity, _, at)| (identity.as_str(), now.since(*at) < LEADER_SEEN_MS))
     }
 
     /// A collection that [`Wants::audits`] named was read, or not: resourceVersions by key.

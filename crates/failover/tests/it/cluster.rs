@@ -293,13 +293,12 @@ impl Cluster {
         asked
     }
 
-    /// How often the controllers have written the status of a pod.
-    pub(crate) fn pod_writes(&self, pod: &str) -> usize {
-        let status = format!("/pods/{pod}/status");
-        let asked = self.asked().into_iter();
-        asked
-            .filter(|asked| asked.method == "PATCH" && asked.path.ends_with(&status))
-            .count()
+    /// Holds the next write of the pod's status by the controllers; returns when it is under way.
+    pub(crate) async fn held_write(&self, pod: &str) -> Interception {
+        let held = self.fault_writes("pods/status", pod, Fault::hold());
+        let under_way = tokio::time::timeout(SOON, held.wait_for_hits(1)).await;
+        under_way.expect("the controllers write the pod's status");
+        held
     }
 
     /// The controllers' watches of this resource show no change of that object. They go on showing the

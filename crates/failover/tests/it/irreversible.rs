@@ -5,7 +5,7 @@ use super::stock;
 use evenkeel_api::crd::AgentStatus;
 use evenkeel_api::names::{self, annotations};
 use evenkeel_testkit::log::Log;
-use evenkeel_testkit::{Fault, RecordedRequest, until};
+use evenkeel_testkit::{RecordedRequest, until};
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::ResourceExt as _;
@@ -108,12 +108,7 @@ async fn life_that_is_heard_during_an_eviction_ends_it() {
                 .cloned()
         })
         .await;
-    let before = cluster.pod_writes("web");
-    let held = cluster.fault_writes("pods/status", "web", Fault::hold());
-    until("the eviction is under way", async || {
-        cluster.pod_writes("web") > before
-    })
-    .await;
+    let held = cluster.held_write("web").await;
     cluster.outside.cut("n3");
     cluster.eventually_state("n3", "Disconnected").await;
     drop(held);
@@ -218,12 +213,8 @@ async fn a_pod_that_never_started_on_a_cut_off_node_goes_unless_its_kubelet_has_
     for name in ["late", "started"] {
         cluster.bound_pod("n3", name, Some("ReplicaSet"), Some(0)).await;
     }
-    let held = cluster.fault_writes("pods/status", "started", Fault::hold());
     stock::mark_node(&cluster, "n3").await;
-    until("the eviction is under way", async || {
-        cluster.pod_writes("started") > 0
-    })
-    .await;
+    let held = cluster.held_write("started").await;
     cluster.pod_runs("started").await;
     drop(held);
     let late = cluster.until("late", "evicted", is_leaving).await;

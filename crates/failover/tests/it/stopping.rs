@@ -54,12 +54,7 @@ async fn a_leader_that_stops_with_a_write_under_way_does_not_give_the_lease_back
     cluster
         .until("web", "not ready", |pod: &Pod| !is_ready(pod))
         .await;
-    let before = cluster.pod_writes("web");
-    let _held = cluster.fault_writes("pods/status", "web", Fault::hold());
-    until("the eviction is under way", async || {
-        cluster.pod_writes("web") > before
-    })
-    .await;
+    let _held = cluster.held_write("web").await;
     last.stop().await;
     assert_eq!(cluster.leader().await, "a");
 }

@@ -64,10 +64,10 @@ impl LogArgs {
         Ok(Lines { _worker: worker })
     }
 
-    /// The same for a process that runs for long: it waits for nobody either, and loses what does not fit
-    /// into the pipe. Spans go to an OpenTelemetry collector if the environment names one and this build can
-    /// do that. `service`: what the process is called there. To be called within a
-    /// Tokio runtime.
+    /// The same for a process that runs for long. It waits for a pipe or a socket as little, and has no
+    /// thread for that, which an agent's memory would feel: lines that do not fit are lost at once. Spans go
+    /// to an OpenTelemetry collector if the environment names one and this build can do that. `service`: what
+    /// the process is called there. To be called within a Tokio runtime.
     pub fn init_traced(&self, default: &str, service: &str) -> Result<Traces, String> {
         let filter = parse(self.log.as_deref().unwrap_or(default))?;
         trace::start(service, |spans| {

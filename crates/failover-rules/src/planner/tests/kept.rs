@@ -1,6 +1,7 @@
 use super::disconnected::{cut, stock_marks};
 use super::services::service;
 use super::*;
+use evenkeel_api::policy::EndpointsPolicy;
 use rstest::rstest;
 
 fn never_started<'a>(stage: &'a mut Stage, name: &str) -> &'a mut PodFacts {
@@ -123,12 +124,12 @@ fn nothing_goes_where_nobody_acts_or_the_link_is_back() {
 /// What the API server asks in vain is out of the webhook's Service before the stock controller marks the
 /// node's pods.
 #[rstest]
-#[case::cut(Some(cut_off()), evenkeel_api::crd::EndpointsPolicy::Keep)]
-#[case::cut_with_endpoints_of_stock(Some(cut_off()), evenkeel_api::crd::EndpointsPolicy::Stock)]
-#[case::last_in_a_dark_zone(None, evenkeel_api::crd::EndpointsPolicy::Keep)]
+#[case::cut(Some(cut_off()), EndpointsPolicy::Keep)]
+#[case::cut_with_endpoints_of_stock(Some(cut_off()), EndpointsPolicy::Stock)]
+#[case::last_in_a_dark_zone(None, EndpointsPolicy::Keep)]
 fn a_silent_replica_is_neither_kept_nor_given_back(
     #[case] says: Option<Says>,
-    #[case] endpoints: evenkeel_api::crd::EndpointsPolicy,
+    #[case] endpoints: EndpointsPolicy,
 ) {
     let mut stage = Stage::with_nodes(3).policy(|spec| {
         (spec.endpoints, spec.autonomy_seconds) = (Some(endpoints), Some(3600));
@@ -152,7 +153,7 @@ fn a_silent_replica_is_neither_kept_nor_given_back(
     assert_eq!(ready(&stage), [false, true]);
     stock_marks(&mut stage);
     stage.go(99, silent);
-    let kept = endpoints == evenkeel_api::crd::EndpointsPolicy::Keep;
+    let kept = endpoints == EndpointsPolicy::Keep;
     assert_eq!(ready(&stage), [false, kept]);
     assert!(stage.evicted().is_empty());
     stage.go(100, silent);

@@ -433,12 +433,7 @@ impl Stage {
                 if matches!(action, Action::Taint { .. }) {
                     facts.added.push(taint.clone());
                 }
-                facts.taints.push(Taint {
-                    key: taint.key.clone(),
-                    effect: taint.effect.clone(),
-                    value: None,
-                    time_added,
-                });
+                facts.taints.push(taint.to_taint(time_added));
             }
             Action::Untaint { node, taints } => {
                 let facts = self.node(&node.name);

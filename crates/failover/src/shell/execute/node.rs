@@ -70,7 +70,7 @@ impl Executor {
         {
             return Ok(Outcome::Done);
         }
-        taints.push(of(taint));
+        taints.push(taint.to_taint(Some(Time(wall()))));
         if !added.contains(taint) {
             added.push(taint.clone());
         }
@@ -91,7 +91,7 @@ impl Executor {
             return Ok(Outcome::Stale);
         };
         let (mut taints, added) = taints_of(&found);
-        taints.push(of(taint));
+        taints.push(taint.to_taint(Some(Time(wall()))));
         self.write_taints(node, &found, &taints, &added).await
     }
 
@@ -188,16 +188,6 @@ where
         what: format!("read {what}node {}", node.name),
         source,
     })
-}
-
-/// A taint that is put on now.
-fn of(taint: &TaintRef) -> Taint {
-    Taint {
-        key: taint.key.clone(),
-        effect: taint.effect.clone(),
-        value: None,
-        time_added: Some(Time(wall())),
-    }
 }
 
 /// The taints of a node, and those of them that were put there by us.
