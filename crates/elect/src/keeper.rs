@@ -10,6 +10,7 @@ use crate::core::orders::{Order, Report, line};
 use crate::core::status::{Ended, Status};
 use crate::descendants::descendants;
 use crate::program::ProgramError;
+use crate::signals::{OF_KEEPER, Signals};
 use evenkeel_election::clock::{Clock as _, SystemClock};
 use evenkeel_net::duration;
 use nix::errno::Errno;
@@ -125,13 +126,8 @@ async fn keep(args: KeeperArgs, arguments: &[OsString]) -> Result<(), KeeperErro
         orders: Some(BufReader::new(read).lines()),
         reports: write,
     };
-    let watch = |kind| signal(kind).map_err(system("watch for signals"));
-    let mut child = watch(SignalKind::child())?;
-    let mut asked = [
-        watch(SignalKind::terminate())?,
-        watch(SignalKind::interrupt())?,
-        watch(SignalKind::hangup())?,
-    ];
+    let mut child = signal(SignalKind::child()).map_err(system("watch for signals"))?;
+    let mut asked = Signals::watch(&OF_KEEPER).map_err(system("watch for signals"))?;
 
     let lease = match control.order().await? {
         Some(Order::Until(lease)) => lease,
@@ -155,7 +151,6 @@ async fn keep(args: KeeperArgs, arguments: &[OsString]) -> Result<(), KeeperErro
 
     let mut none_left = false;
     while !none_left {
-        let [terminate, interrupt, hangup] = &mut asked;
         // The deadline comes last: a keeper that was held up may find a renewal in the socket.
         let events = tokio::select! {
             biased;
@@ -165,9 +160,7 @@ async fn keep(args: KeeperArgs, arguments: &[OsString]) -> Result<(), KeeperErro
                 events
             }
             order = control.order() => vec![order?.map_or(Event::RunnerGone, Event::Order)],
-            _ = terminate.recv() => vec![Event::Terminated],
-            _ = interrupt.recv() => vec![Event::Terminated],
-            _ = hangup.recv() => vec![Event::Terminated],
+            _ = asked.next() => vec![Event::Terminated],
             () = wake(&deadline) => vec![Event::Wake],
         };
         for event in events {

@@ -7,7 +7,7 @@ use crate::keeper_handle::Launch;
 use crate::process::Shell;
 use crate::program;
 use crate::serve::{View, router};
-use crate::signals::Signals;
+use crate::signals::{OF_RUNNER, Signals};
 use evenkeel_election::lock::LeaseLock;
 use evenkeel_election::{Config, Elector, HealthAdaptor, Metrics, unique_identity};
 use evenkeel_net::admin::Admin;
@@ -40,6 +40,8 @@ pub async fn run(args: ElectArgs, keeper: Vec<OsString>) -> Result<u8, ElectErro
         source,
     })?;
     let access = args.client.access().await?;
+    // A refused read is not repeated by the client, which may be told to wait for longer than a renewal has.
+    let access = access.reading_once();
     // Two clients have two connections, so a renewal never queues behind an Event that is being recorded.
     let (client, events) = (access.client("elect")?, access.client("elect")?);
     let lock = LeaseLock::new(client, &args.lease.namespace, &args.lease.name)
@@ -49,7 +51,7 @@ pub async fn run(args: ElectArgs, keeper: Vec<OsString>) -> Result<u8, ElectErro
         Some(address) => Some(listen(address).await?),
         None => None,
     };
-    let signals = Signals::watch().map_err(ElectError::System)?;
+    let signals = Signals::watch(&OF_RUNNER).map_err(ElectError::System)?;
     // If a keeper is killed, the kernel makes this process the parent of what the keeper leaves behind.
     set_child_subreaper(true).map_err(|error| ElectError::System(error.into()))?;
 

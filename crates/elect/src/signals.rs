@@ -1,13 +1,14 @@
-//! Signals that the runner process receives.
+//! Signals that runner and keeper receive.
 
+use evenkeel_net::shutdown;
 use nix::sys::signal::Signal;
 use std::future::poll_fn;
 use std::io;
 use std::task::Poll;
 use tokio::signal::unix::{self, SignalKind};
 
-/// TERM and INT end the runner; the others are passed on to the command.
-const WATCHED: [Signal; 7] = [
+/// Of the runner: TERM and INT end it; the others are passed on to the command.
+pub(crate) const OF_RUNNER: [Signal; 7] = [
     Signal::SIGTERM,
     Signal::SIGINT,
     Signal::SIGHUP,
@@ -17,14 +18,21 @@ const WATCHED: [Signal; 7] = [
     Signal::SIGWINCH,
 ];
 
-/// Receives these signals for the whole process, so that they do not have their default effect any more.
+/// Of the keeper, which ends by each of them.
+pub(crate) const OF_KEEPER: [Signal; 3] = [Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP];
+
+/// Receives signals for the whole process, so that they do not have their default effect any more. HUP is left
+/// alone where the process was started to ignore it (`nohup`): the command inherits that.
 pub(crate) struct Signals(Vec<(Signal, unix::Signal)>);
 
 impl Signals {
-    pub(crate) fn watch() -> io::Result<Self> {
+    pub(crate) fn watch(signals: &[Signal]) -> io::Result<Self> {
         let watch = |signal| Ok((signal, unix::signal(SignalKind::from_raw(signal as i32))?));
-        WATCHED
-            .into_iter()
+        let minds_sighup = shutdown::minds_sighup();
+        signals
+            .iter()
+            .copied()
+            .filter(|signal| *signal != Signal::SIGHUP || minds_sighup)
             .map(watch)
             .collect::<io::Result<_>>()
             .map(Self)

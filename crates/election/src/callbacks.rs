@@ -1,11 +1,11 @@
 //! client-go's callbacks, on top of the stream of states.
 
-use crate::core::State;
+use crate::core::{FencingToken, State};
 use crate::work::{Work, Works};
 use futures::future::{BoxFuture, FutureExt as _};
 use std::panic::AssertUnwindSafe;
 use tokio::sync::mpsc;
-use tokio::task::{JoinError, JoinSet};
+use tokio::task::JoinSet;
 
 type Started = Box<dyn FnMut(Work) -> BoxFuture<'static, ()> + Send>;
 type Stopped = Box<dyn FnMut() -> BoxFuture<'static, ()> + Send>;
@@ -33,7 +33,8 @@ pub(crate) enum Notice {
 
 impl Callbacks {
     /// `on_started_leading` receives a share in the term's work and should end soon after [`Work::stopped`].
-    /// `on_stopped_leading` is called at every loss.
+    /// If it ends earlier, the candidate goes on leading; if it panics, the candidate hands over, because
+    /// nobody would do the work. `on_stopped_leading` is called at every loss.
     pub fn new<F, G>(
         mut on_started_leading: impl FnMut(Work) -> F + Send + 'static,
         mut on_stopped_leading: impl FnMut() -> G + Send + 'static,
@@ -59,8 +60,15 @@ impl Callbacks {
         self
     }
 
-    pub(crate) async fn run(mut self, works: Works, mut notices: mpsc::UnboundedReceiver<Notice>) {
+    /// `hand_over` ends the present term where its work panicked.
+    pub(crate) async fn run(
+        mut self,
+        works: Works,
+        mut notices: mpsc::UnboundedReceiver<Notice>,
+        hand_over: impl Fn(),
+    ) {
         let mut running = JoinSet::new();
+        let holds = |token: &FencingToken| works.share().is_some_and(|work| work.token() == token);
         let mut led = false;
         // Whether `on_stopped_leading` has yet to be called.
         let mut owed = true;
@@ -68,7 +76,9 @@ impl Callbacks {
             let notice = tokio::select! {
                 notice = notices.recv() => notice,
                 Some(ended) = running.join_next() => {
-                    log_panic(ended);
+                    if panicked(ended).is_some_and(|token| holds(&token)) {
+                        hand_over();
+                    }
                     continue;
                 }
             };
@@ -81,7 +91,14 @@ impl Callbacks {
                     (led, owed) = (true, true);
                     // `None` if this term has already ended; another one may have begun.
                     if let Some(work) = works.share().filter(|work| *work.token() == token) {
-                        running.spawn((self.started)(work));
+                        let call = std::panic::catch_unwind(AssertUnwindSafe(|| (self.started)(work)));
+                        running.spawn(async move {
+                            let ended = match call {
+                                Ok(call) => AssertUnwindSafe(call).catch_unwind().await,
+                                Err(panic) => Err(panic),
+                            };
+                            ended.is_err().then_some(token)
+                        });
                     }
                 }
                 Notice::State(State::Recovered { .. }) => owed = true,
@@ -99,18 +116,16 @@ impl Callbacks {
             }
         }
         while let Some(ended) = running.join_next().await {
-            log_panic(ended);
+            panicked(ended);
         }
     }
 }
 
-/// Logs a panic of `on_started_leading`. The candidate goes on leading, although its work has ended.
-fn log_panic(ended: Result<(), JoinError>) {
-    if let Err(error) = ended
-        && error.is_panic()
-    {
-        tracing::error!(%error, "on_started_leading panicked");
-    }
+/// Logs a panic of `on_started_leading`; returns its term.
+fn panicked(ended: Result<Option<FencingToken>, tokio::task::JoinError>) -> Option<FencingToken> {
+    let token = ended.ok().flatten()?;
+    tracing::error!(%token, "on_started_leading panicked, so this candidate hands over");
+    Some(token)
 }
 
 /// Calls a callback, and logs a panic so that the callbacks after it are still called.
@@ -168,7 +183,7 @@ mod tests {
         ] {
             notices.send(notice).unwrap();
         }
-        callbacks.run(works, heard).await;
+        callbacks.run(works, heard, || {}).await;
         assert_eq!(*begun.lock().unwrap(), [2]);
     }
 
@@ -204,7 +219,7 @@ mod tests {
         ] {
             notices.send(notice).unwrap();
         }
-        callbacks.run(works, heard).await;
+        callbacks.run(works, heard, || {}).await;
         let calls = calls.lock().unwrap().clone();
         assert_eq!(calls, ["new leader", "started", "stopped", "new leader"]);
     }

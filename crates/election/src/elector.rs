@@ -3,7 +3,7 @@
 use crate::callbacks::Callbacks;
 use crate::clock::{Clock, SystemClock};
 use crate::core::{Compat, Config, ConfigError, Machine};
-use crate::election::Election;
+use crate::election::{Election, Request};
 use crate::gate::{Claim, Gate, GateInUse};
 use crate::health::{Health, HealthAdaptor};
 use crate::lock::Lock;
@@ -143,7 +143,17 @@ impl Elector {
         let (notices, callbacks) = match self.callbacks {
             Some(callbacks) => {
                 let (notices, heard) = mpsc::unbounded_channel();
-                (Some(notices), Some(callbacks.run(works.clone(), heard)))
+                let asking = requests.downgrade();
+                let hand_over = move || {
+                    if let Some(requests) = asking.upgrade() {
+                        // A candidate that has ended does not lead either.
+                        let _ = requests.send(Request::StepDown);
+                    }
+                };
+                (
+                    Some(notices),
+                    Some(callbacks.run(works.clone(), heard, hand_over)),
+                )
             }
             None => (None, None),
         };

@@ -1,40 +1,44 @@
 //! The shell's clock: the pure cores get their time from here.
 
+use evenkeel_election::clock::{Clock as _, SystemClock};
 use evenkeel_zone::Millis;
 use jiff::Timestamp;
+use std::time::Duration;
 use tokio::time::Instant;
 
-/// A clock that never goes back: the wall clock as it was at the start, counted on by the monotonic clock. So
-/// instants can be compared and written into objects, and a step of the wall clock changes no deadline.
+/// A clock that never goes back: the wall clock as it was at the start, counted on by the time since boot. So
+/// instants can be compared and written into objects, and a step of the wall clock changes no deadline. The
+/// time for which the machine was suspended counts: what was seen before it is as old as for everybody else.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Clock {
     began: u64,
-    start: Instant,
+    start: Duration,
 }
 
 impl Clock {
     pub(crate) fn start() -> Self {
         Self {
             began: u64::try_from(wall().as_millisecond()).unwrap_or(0),
-            start: instant(),
+            start: SystemClock.boot(),
         }
     }
 
     /// A clock that has been running for a while.
     #[cfg(test)]
-    pub(crate) fn started_ago(time: std::time::Duration) -> Self {
+    pub(crate) fn started_ago(time: Duration) -> Self {
         Self {
-            start: instant() - time,
+            start: SystemClock.boot() - time,
             ..Self::start()
         }
     }
 
     pub(crate) fn now(&self) -> Millis {
-        Millis(self.began).plus(u64::try_from(self.start.elapsed().as_millis()).unwrap_or(u64::MAX))
+        let passed = SystemClock.boot().saturating_sub(self.start).as_millis();
+        Millis(self.began).plus(u64::try_from(passed).unwrap_or(u64::MAX))
     }
 }
 
-/// For measuring how long something takes, and for deadlines.
+/// For measuring how long something takes, and for deadlines of this process alone.
 #[allow(clippy::disallowed_methods, reason = "the shell owns the clock")]
 pub(crate) fn instant() -> Instant {
     Instant::now()

@@ -344,7 +344,8 @@ async fn keep_peers(
             "replicas of peer Deployments are not kept"
         );
     };
-    let lock = match access.client("koupleless-peers") {
+    // The election tries a refused read again by itself.
+    let lock = match access.reading_once().client("koupleless-peers") {
         Ok(lock) => lock,
         Err(error) => return not_kept(&error),
     };

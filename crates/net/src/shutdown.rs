@@ -18,8 +18,7 @@ const GRACE: Duration = Duration::from_secs(5);
 pub fn on_signals() -> std::io::Result<CancellationToken> {
     let mut interrupt = signal(SignalKind::interrupt())?;
     let mut terminate = signal(SignalKind::terminate())?;
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let mut hangup = if ends_with_its_terminal(&status) {
+    let mut hangup = if minds_sighup() {
         Some(signal(SignalKind::hangup())?)
     } else {
         None
@@ -84,6 +83,12 @@ async fn next(interrupt: &mut Signal, terminate: &mut Signal) -> SignalKind {
         _ = interrupt.recv() => SignalKind::interrupt(),
         _ = terminate.recv() => SignalKind::terminate(),
     }
+}
+
+/// Whether this process may take SIGHUP: not where it was started to ignore it (`nohup`). To be asked before
+/// anything takes that signal.
+pub fn minds_sighup() -> bool {
+    ends_with_its_terminal(&std::fs::read_to_string("/proc/self/status").unwrap_or_default())
 }
 
 /// Whether the process ends by SIGHUP, by its `/proc/PID/status`. Where that does not say it, the signal is

@@ -564,12 +564,17 @@ impl Machine {
 }
 
 impl Seen {
+    /// Whether the holder has written nothing since. Others write metadata of the same object, which is no
+    /// sign of it: a dead leader whose Lease is labelled now and then must expire, too. Times in whole seconds
+    /// do not tell two renewals of one second apart, so there each version counts as a renewal.
     fn same(&self, other: &Observation, by_text: bool) -> bool {
+        let mine = &self.observation;
         if by_text {
-            self.observation.raw == other.raw
-        } else {
-            self.observation.version == other.version && self.observation.uid == other.uid
+            return mine.raw == other.raw;
         }
+        let is_exact = |time: Timestamp| time.subsec_nanosecond() != 0;
+        let unchanged = mine.record == other.record && other.record.renew_time.is_some_and(is_exact);
+        mine.uid == other.uid && (mine.version == other.version || unchanged)
     }
 }
 

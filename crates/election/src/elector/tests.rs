@@ -4,6 +4,7 @@ use crate::lock::{LockError, MemoryLock, Op};
 use futures::future::BoxFuture;
 use futures::stream::{self, BoxStream, StreamExt as _};
 use prometheus_client::registry::Registry;
+use rstest::rstest;
 
 /// Long enough for any machine.
 const DEADLINE: Duration = Duration::from_secs(60);
@@ -127,6 +128,40 @@ async fn a_callback_that_blocks_holds_up_no_renewal() {
     let renewed = renewed.await;
     drop(release);
     renewed.expect("renewals go on");
+    shutdown.cancel();
+    election.stopped().await;
+}
+
+/// Nobody would do its work.
+#[rstest]
+#[case::before_its_future(true)]
+#[case::in_its_future(false)]
+#[tokio::test]
+async fn a_leader_whose_work_panics_hands_over(#[case] at_once: bool) {
+    let callbacks = Callbacks::new(
+        move |_work| {
+            assert!(!at_once, "on purpose");
+            async { panic!("on purpose") }
+        },
+        || async {},
+    );
+    let shutdown = CancellationToken::new();
+    let lock = lock();
+    let mut election = Elector::new(lock.clone(), config())
+        .unwrap()
+        .with_callbacks(callbacks)
+        .run(shutdown.clone());
+    let handed_over = tokio::time::timeout(DEADLINE, async {
+        let mut led = false;
+        loop {
+            match election.next().await.expect("the candidate runs") {
+                State::Following { .. } if led => break,
+                state => led |= state.leads(),
+            }
+        }
+    });
+    handed_over.await.expect("it hands over");
+    assert_eq!(lock.peek().unwrap().record.holder, "");
     shutdown.cancel();
     election.stopped().await;
 }

@@ -119,8 +119,9 @@ pub async fn run(
     }
     let access = args.client.access().await?;
     let client = access.client("controller")?;
-    // The Lease has connections of its own: renewals must not wait behind the work.
-    let lock_client = access.client("leader-election")?;
+    // The Lease has connections of its own: renewals must not wait behind the work. A refused read is not
+    // repeated by the client, which may be told to wait for longer than a renewal has.
+    let lock_client = access.clone().reading_once().client("leader-election")?;
     let admin = Admin::new("controller");
     let admin_listener = listen("--admin", args.admin).await?;
     let webhook_options = match (args.webhook_listen, args.webhook_address) {

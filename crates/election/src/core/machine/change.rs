@@ -43,9 +43,14 @@ impl Machine {
         // The lock is ours: a coordinator chose us, or the answer to our write was lost, or its holder was a
         // predecessor that has ended.
         let for_us = self.is_mine(&record) || self.sees_ended();
+        let is_news = self.seen.as_ref().is_some_and(|seen| seen.at == now.at);
         let next = if record.holder.is_empty() || for_us {
             // The lock can be taken now.
             until.min(self.spread(now, now.at))
+        } else if !is_news {
+            // Somebody else's write moves nothing, or a dead leader's Lease that is written often would never
+            // be taken.
+            until
         } else {
             self.next_attempt(now)
         };

@@ -133,7 +133,9 @@ impl Machine {
 
     /// Ends the proof of leadership: the gate closes, so that no guarded write is made any more. The term
     /// waits for recovery only if no renewal succeeded in time ([`Loss::Deadline`]) and the configuration
-    /// does not say [`OnLoss::Stop`]; else it ends.
+    /// does not say [`OnLoss::Stop`]; else it ends. In a coordinated election it ends, too: Kubernetes'
+    /// coordinator does not count transitions, so that a candidate that is chosen again cannot know whether
+    /// another one led meanwhile.
     pub(super) fn lose(&mut self, now: Now, loss: Loss, actions: &mut Vec<Action>) {
         if self.round.take().is_some() {
             // client-go reports a new holder when its round of attempts is over.
@@ -158,7 +160,7 @@ impl Machine {
             self.abort(now, actions);
             self.phase = Phase::Draining;
             self.announce_end(actions);
-        } else if loss == Loss::Deadline && self.config.on_loss != OnLoss::Stop {
+        } else if loss == Loss::Deadline && self.config.on_loss != OnLoss::Stop && !self.config.coordinated {
             let give_up = |deadline: Duration| now.at.saturating_add(deadline);
             self.lost = Some(Lost {
                 lead,

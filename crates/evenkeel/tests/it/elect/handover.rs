@@ -110,6 +110,30 @@ async fn signals_reach_the_command() {
     }
 }
 
+/// A terminal that goes away signals all three: runner, keeper and command.
+#[tokio::test(flavor = "multi_thread")]
+async fn nohup_survives_a_hang_up() {
+    let world = World::new().await;
+    let runner = world
+        .runner("me")
+        .under(&["nohup"])
+        .diary("trap 'stamp asked' USR1");
+    world.running("me", 0).await;
+    let (keeper, me) = (runner.keeper(), runner.id());
+    for id in [keeper, me] {
+        signal_to(id, Signal::SIGHUP);
+    }
+    // Whoever had taken the other signal would end the command before this one reached it.
+    for count in 1..=2 {
+        runner.signal(Signal::SIGUSR1);
+        until("the command answers", async || {
+            world.runs(&["me"])[0].words.len() == count
+        })
+        .await;
+    }
+    assert_eq!(runner.keeper(), keeper);
+}
+
 /// A leader with a command that does not listen to TERM, and has said that it does not.
 async fn stubborn(world: &World, flags: &[&str]) -> Runner {
     let runner = world.runner("me").with(flags).diary(STUBBORN);

@@ -131,11 +131,12 @@ pub(crate) struct Runner {
 }
 
 impl Runner {
+    pub(crate) fn id(&self) -> i32 {
+        i32::try_from(self.child.id()).expect("process IDs are small")
+    }
+
     pub(crate) fn signal(&self, signal: Signal) {
-        signal_to(
-            i32::try_from(self.child.id()).expect("process IDs are small"),
-            signal,
-        );
+        signal_to(self.id(), signal);
     }
 
     /// What it, its keeper and its command have printed.

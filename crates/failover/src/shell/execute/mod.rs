@@ -6,7 +6,7 @@ mod record;
 
 use super::RosterSigning;
 use super::metrics::Metrics;
-use crate::clock::{Clock, instant};
+use crate::clock::Clock;
 use evenkeel_api::names::{self, annotations};
 use evenkeel_api::policy::ModePolicy;
 use evenkeel_election as election;
@@ -14,18 +14,17 @@ use evenkeel_failover_rules::dispatch::Ended;
 use evenkeel_failover_rules::planner::action::{Action, NodeRef};
 use evenkeel_failover_rules::world::{Decisions, Judged, LastSigns};
 use evenkeel_judge::{Dead, NodeState};
+use evenkeel_zone::Millis;
 use kube::Client;
 use kube::api::{DeleteParams, PatchParams, Preconditions};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex as SyncMutex, PoisonError};
-use std::time::Duration;
 use tokio::sync::Mutex;
-use tokio::time::Instant;
 
 /// A consistent read of a node's Lease and Node speaks for all evictions on it that begin within this time. A
 /// node that writes meanwhile is seen by the watches, and the planner asks for no more of them.
-const SILENCE_HOLDS: Duration = Duration::from_secs(5);
+const SILENCE_HOLDS_MS: u64 = 5_000;
 /// Nodes whose last read is remembered.
 const READS_KEPT: usize = 256;
 
@@ -110,7 +109,7 @@ pub(super) struct Issuer {
 }
 
 /// By node UID: with which signs the node was last found silent, and when.
-type Reads = Arc<SyncMutex<BTreeMap<String, Arc<Mutex<Option<(LastSigns, Instant)>>>>>>;
+type Reads = Arc<SyncMutex<BTreeMap<String, Arc<Mutex<Option<(LastSigns, Millis)>>>>>>;
 
 impl Executor {
     pub(super) fn new(client: Client, gate: Gate, metrics: Metrics, issuer: Issuer) -> Self {
@@ -249,7 +248,7 @@ impl Executor {
         }
     }
 
-    /// As `still_silent`, once for all evictions that begin within [`SILENCE_HOLDS`].
+    /// As `still_silent`, once for all evictions that begin within [`SILENCE_HOLDS_MS`].
     async fn silent_for_all(&self, node: &NodeRef, signs: &LastSigns) -> Result<()> {
         let read = {
             let mut reads = self.reads.lock().unwrap_or_else(PoisonError::into_inner);
@@ -259,12 +258,12 @@ impl Executor {
             Arc::clone(reads.entry(node.uid.clone()).or_default())
         };
         let mut read = read.lock().await;
-        let holds = |(known, at): &(LastSigns, Instant)| known == signs && at.elapsed() < SILENCE_HOLDS;
+        let began = self.issuer.clock.now();
+        let holds = |(known, at): &(LastSigns, Millis)| known == signs && began.since(*at) < SILENCE_HOLDS_MS;
         if read.as_ref().is_some_and(holds) {
             return self.check_leads();
         }
         *read = None;
-        let began = instant();
         self.still_silent(node, signs).await?;
         *read = Some((signs.clone(), began));
         Ok(())

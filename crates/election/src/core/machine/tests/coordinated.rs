@@ -160,6 +160,25 @@ fn a_term_that_ends_is_not_renewed() {
     assert_eq!(world.me().losses().len(), 1);
 }
 
+/// Kubernetes' coordinator counts no transitions: another candidate may have led in between, unseen, under the
+/// same token.
+#[test]
+fn a_term_that_was_lost_is_not_recovered() {
+    let config = Config {
+        on_loss: OnLoss::Campaign,
+        ..coordinated(baz())
+    };
+    let mut world = World::with(config, given_to("baz", ""));
+    world.outages.push(Outage::of(0, 1_000..20_000, Fate::Refused));
+    world.until(12_000);
+    assert_eq!(world.me().losses(), [(7_000, Loss::Deadline)]);
+    world.put(given_to("bing", ""));
+    world.until(15_000);
+    world.put(given_to("baz", ""));
+    world.until(30_000);
+    assert!(matches!(world.me().machine.state(), State::Leading { .. }));
+}
+
 #[rstest]
 #[case::another_chosen(Some(given_to("bing", "")), Loss::OtherHolder("bing".into()))]
 #[case::nobody_chosen(Some(given_to("", "")), Loss::Blanked)]

@@ -74,6 +74,35 @@ fn a_healthy_watch_replaces_polling_and_a_silent_one_does_not_delay_the_take_ove
     assert!(world.me().leads());
 }
 
+/// Somebody labels the Lease of a dead leader every second. Where times are cut to whole seconds, a write may
+/// be a second renewal within one second.
+#[rstest]
+#[case::watched(baz(), true, 1, 10_050)]
+#[case::polled(baz(), false, 1, 10_050)]
+#[case::client_go(upstream_baz(), false, 1, 12_800)]
+#[case::whole_seconds(baz(), true, 0, u64::MAX)]
+fn metadata_is_no_renewal(
+    #[case] config: Config,
+    #[case] watches: bool,
+    #[case] microseconds: i64,
+    #[case] leads_at: u64,
+) {
+    let record = Record {
+        renew_time: Some(Timestamp::from_microsecond(1_790_000_000_000_000 + microseconds).unwrap()),
+        ..taken_by("bing", 10, 0)
+    };
+    let mut world = World::with(config, record.clone());
+    world.me().watches = watches;
+    for second in 1..30 {
+        world.until(second * 1_000);
+        if !world.me().leads() {
+            world.put(record.clone());
+        }
+    }
+    let led = world.me().open_ms().first().map_or(u64::MAX, |(from, _)| *from);
+    assert_eq!(led, leads_at);
+}
+
 /// The expiry counts from when the change was seen, on the watch too: never earlier than a duration after it.
 #[test]
 fn what_the_watch_told_counts_from_then() {
