@@ -236,6 +236,7 @@ impl Agent {
         let (statement_sender, statements) = mpsc::channel(2);
         let (learned_sender, learned) = mpsc::unbounded_channel();
         let (standing, stands) = watch::channel(false);
+        let (new_ranked, ranked) = watch::channel(false);
         let (carried, carries) = watch::channel(BTreeSet::new());
         let (published, own_entry) = watch::channel(None);
         let (not_found, lost_checks) = watch::channel(BTreeSet::new());
@@ -266,6 +267,7 @@ impl Agent {
             carried_drafts: carried_sender,
             statements: statement_sender,
             standing,
+            ranked: new_ranked,
             carried,
             learned: learned_sender.clone(),
             place,
@@ -291,6 +293,7 @@ impl Agent {
             first_cell,
             learned: learned_sender,
             stands,
+            ranked,
             carries,
             drafts: [drafts, carried_drafts],
             statements,
@@ -381,6 +384,7 @@ struct CloudLink {
     register: Arc<Notify>,
     learned: mpsc::UnboundedSender<Learned>,
     stands: watch::Receiver<bool>,
+    ranked: watch::Receiver<bool>,
     carries: watch::Receiver<BTreeSet<u32>>,
     /// Of the agent's own cell, and of others.
     drafts: [mpsc::Receiver<Draft>; 2],
@@ -399,6 +403,7 @@ impl CloudLink {
             register,
             learned,
             stands,
+            ranked,
             carries,
             drafts,
             statements,
@@ -421,7 +426,7 @@ impl CloudLink {
                 events: events.clone(),
                 register: register.clone(),
             };
-            follower.run(stands.clone(), stop)
+            follower.run(ranked, stop)
         });
         parts.start(|stop| {
             let cloud = cloud.clone();

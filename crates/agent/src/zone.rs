@@ -75,6 +75,8 @@ pub(crate) struct ZoneLoop {
     pub(crate) carried_drafts: mpsc::Sender<Draft>,
     pub(crate) statements: mpsc::Sender<Statement>,
     pub(crate) standing: watch::Sender<bool>,
+    /// Whether this agent reports as soon as it has a link.
+    pub(crate) ranked: watch::Sender<bool>,
     /// The cells for which this agent writes.
     pub(crate) carried: watch::Sender<BTreeSet<u32>>,
     pub(crate) learned: mpsc::UnboundedSender<Learned>,
@@ -270,6 +272,7 @@ impl ZoneLoop {
                     self.carry(BTreeSet::new());
                     // What is told only when it changes.
                     engine.handle(now(), self.facts(), outputs);
+                    self.ranked.send_replace(false);
                     if self.standing.send_replace(false) {
                         engine.handle(now(), Input::Leading(false), outputs);
                     }
@@ -349,6 +352,9 @@ impl ZoneLoop {
             Output::Stand(stand) => {
                 tracing::info!(stand, "reporting for the zone");
                 self.standing.send_replace(stand);
+            }
+            Output::Ranked(ranked) => {
+                self.ranked.send_replace(ranked);
             }
             Output::Met => self.learn(Learned::Met(engine.met().clone())),
             Output::Note(note) => self.log(&note),

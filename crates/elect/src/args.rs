@@ -21,7 +21,7 @@ use std::time::Duration;
 /// parts), EVENKEEL_LEASE and EVENKEEL_IDENTITY. Its standard input is empty.
 ///
 /// TERM and INT end the command and then this process; a second one kills. HUP, QUIT, USR1, USR2 and WINCH
-/// are passed on.
+/// are passed on; HUP is not where it was ignored at the start (nohup).
 #[derive(Clone, Debug, clap::Args)]
 pub struct ElectArgs {
     /// Where the API server is.

@@ -1,6 +1,6 @@
 //! client-go's callbacks, on top of the stream of states.
 
-use crate::core::{FencingToken, State};
+use crate::core::State;
 use crate::work::{Work, Works};
 use futures::future::{BoxFuture, FutureExt as _};
 use std::panic::AssertUnwindSafe;
@@ -65,23 +65,15 @@ impl Callbacks {
         mut self,
         works: Works,
         mut notices: mpsc::UnboundedReceiver<Notice>,
-        hand_over: impl Fn(),
+        hand_over: impl Fn() + Clone + Send + 'static,
     ) {
         let mut running = JoinSet::new();
-        let holds = |token: &FencingToken| works.share().is_some_and(|work| work.token() == token);
         let mut led = false;
         // Whether `on_stopped_leading` has yet to be called.
         let mut owed = true;
         loop {
-            let notice = tokio::select! {
-                notice = notices.recv() => notice,
-                Some(ended) = running.join_next() => {
-                    if panicked(ended).is_some_and(|token| holds(&token)) {
-                        hand_over();
-                    }
-                    continue;
-                }
-            };
+            let notice = notices.recv().await;
+            while running.try_join_next().is_some() {}
             let Some(notice) = notice else { break };
             match notice {
                 Notice::NewLeader(name) => {
@@ -91,13 +83,19 @@ impl Callbacks {
                     (led, owed) = (true, true);
                     // `None` if this term has already ended; another one may have begun.
                     if let Some(work) = works.share().filter(|work| *work.token() == token) {
+                        let (stop, hand_over) = (work.stop_token(), hand_over.clone());
                         let call = std::panic::catch_unwind(AssertUnwindSafe(|| (self.started)(work)));
                         running.spawn(async move {
                             let ended = match call {
                                 Ok(call) => AssertUnwindSafe(call).catch_unwind().await,
                                 Err(panic) => Err(panic),
                             };
-                            ended.is_err().then_some(token)
+                            if ended.is_err() {
+                                tracing::error!(%token, "on_started_leading panicked");
+                            }
+                            if ended.is_err() && !stop.is_cancelled() {
+                                hand_over();
+                            }
                         });
                     }
                 }
@@ -115,17 +113,8 @@ impl Callbacks {
                 }
             }
         }
-        while let Some(ended) = running.join_next().await {
-            panicked(ended);
-        }
+        while running.join_next().await.is_some() {}
     }
-}
-
-/// Logs a panic of `on_started_leading`; returns its term.
-fn panicked(ended: Result<Option<FencingToken>, tokio::task::JoinError>) -> Option<FencingToken> {
-    let token = ended.ok().flatten()?;
-    tracing::error!(%token, "on_started_leading panicked, so this candidate hands over");
-    Some(token)
 }
 
 /// Calls a callback, and logs a panic so that the callbacks after it are still called.

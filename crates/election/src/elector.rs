@@ -143,12 +143,10 @@ impl Elector {
         let (notices, callbacks) = match self.callbacks {
             Some(callbacks) => {
                 let (notices, heard) = mpsc::unbounded_channel();
-                let asking = requests.downgrade();
+                let requests = requests.clone();
                 let hand_over = move || {
-                    if let Some(requests) = asking.upgrade() {
-                        // A candidate that has ended does not lead either.
-                        let _ = requests.send(Request::StepDown);
-                    }
+                    // A candidate that has ended does not lead either.
+                    let _ = requests.send(Request::StepDown);
                 };
                 (
                     Some(notices),

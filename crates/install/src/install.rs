@@ -1,6 +1,8 @@
 //! What `evenkeel install` and `evenkeel upgrade` do, step by step.
 
 use crate::cluster::{Named, apply};
+use crate::doctor::facts::Reach;
+use crate::doctor::read::reach;
 use crate::error::InstallError;
 use crate::objects::{
     AGENT, AGENT_SETTINGS, CONTROLLER, INSTALLATION, Options, PART_OF, ROSTER_SECRET, VERSION_LABEL,
@@ -387,7 +389,39 @@ async fn put(
         let told = "nobody waited for controllers and agents: evenkeel doctor says whether they run";
         return Ok((false, told.to_owned()));
     }
-    rolled_out(client, &options.namespace, timeout, shutdown).await
+    let done = rolled_out(client, &options.namespace, timeout, shutdown).await?;
+    reached(client, &options.namespace, shutdown).await?;
+    Ok(done)
+}
+
+/// Refuses where the API server does not reach the webhook: Kubernetes' own controllers would wait for it at
+/// each write of nodes, pods and endpoints in the whole cluster. A Service without endpoints holds nobody up.
+pub(crate) async fn reached(
+    client: &Client,
+    namespace: &str,
+    shutdown: &CancellationToken,
+) -> Result<(), InstallError> {
+    let begun = Instant::now();
+    loop {
+        match reach(client, namespace).await {
+            Reach::Fails(why) if why.contains("no endpoints available") => return Ok(()),
+            Reach::Fails(why) if begun.elapsed() > HOPELESS => {
+                return Err(InstallError::NotRunning(format!(
+                    "the API server does not reach the webhook, and would wait for it up to 2 s at each write of nodes, pods and endpoints: \
+                     {why}. Let the API server's hosts reach the controllers' pods at TCP port 9443 (network policies, firewalls, the pod \
+                     network of the control plane)"
+                )));
+            }
+            Reach::Fails(_) => {}
+            Reach::Answers | Reach::Unknown => return Ok(()),
+        }
+        tokio::select! {
+            () = shutdown.cancelled() => {
+                return Err(InstallError::Stopped("the webhook was not reached yet".to_owned()));
+            }
+            () = tokio::time::sleep(LOOK) => {}
+        }
+    }
 }
 
 async fn apply_all(

@@ -1,5 +1,6 @@
 //! Installation and upgrade on the embedded API server, whose workloads the tests play.
 
+mod reach_tests;
 mod removal_tests;
 mod versions_tests;
 

@@ -93,9 +93,17 @@ async fn remove(
     if !parts.is_empty() && mark.is_some_and(|mark| mark.is_null() || mark == namespace) {
         webhook.delete(client).await?;
     }
-    for node in settle(client, !parts.is_empty()).await? {
-        // A String takes everything.
-        let _ = writeln!(text, "took Evenkeel's taints and annotations off Node {node}");
+    let homes = preflight::homes(client).await?;
+    if let Some(other) = homes.iter().find(|home| *home != namespace) {
+        let _ = writeln!(
+            text,
+            "what is on nodes stays: Evenkeel in namespace {other} may need it"
+        );
+    } else {
+        for node in settle(client, !parts.is_empty()).await? {
+            // A String takes everything.
+            let _ = writeln!(text, "took Evenkeel's taints and annotations off Node {node}");
+        }
     }
     let kept = preflight::foreign(client, namespace).await?;
     // What runs goes first, then rights, and the namespace last.

@@ -231,7 +231,10 @@ impl Case<'_> {
             Latch::Isolated { since } => self.isolated(since, next),
             Latch::Dead(death) => self.dead(death, next),
             Latch::Open => match self.evidence.verdict {
-                Verdict::Dead(round) => self.first_round(&round, memory, next),
+                // Who is left alone in its cell cannot be acquitted by anybody.
+                Verdict::Dead(round) if !self.evidence.zone.is_alone => {
+                    self.first_round(&round, memory, next)
+                }
                 Verdict::OneShort(round) if self.pair_lost(&round) => {
                     self.latch(&round, Some(Slow::Pair), next)
                 }

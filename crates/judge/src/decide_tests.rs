@@ -620,6 +620,18 @@ fn a_node_that_is_left_alone_in_its_cell_is_isolated_no_more() {
     assert_eq!(case.go(131).state(), NodeState::Healthy);
 }
 
+/// What they had voted still stands, and nobody can take it back.
+#[test]
+fn a_node_that_is_left_alone_does_not_change_its_state_again_and_again() {
+    let mut case = isolated();
+    assert!(matches!(case.evidence.verdict, Verdict::Dead(_)));
+    case.evidence.zone.is_alone = true;
+    for second in 131..140 {
+        case.renew();
+        assert_eq!(case.go(second).state(), NodeState::Healthy, "at {second}");
+    }
+}
+
 /// Its kubelet is stopped for long, and its peers vote it dead again and again.
 #[test]
 fn an_isolated_node_does_not_die_while_its_agent_writes() {

@@ -75,6 +75,10 @@ impl Sight {
     /// second.
     pub fn look(&mut self, now: Millis) {
         let full = self.leases.live_since(now).is_some() && self.reports.live_since(now).is_some();
+        // After a suspend of the machine, what had waited may be taken in before anybody looks.
+        if self.gap.1.is_some() && now.since(self.last_full) >= PROVEN_MS {
+            self.gap = (self.last_full, None);
+        }
         match (full, self.gap) {
             (true, (_, None)) => self.gap.1 = Some(now),
             // Sight that returned for a moment only has brought no new evidence: the gap goes on. After a
@@ -199,6 +203,17 @@ mod tests {
         see(&mut sight, 134, 153);
         assert!(sight.keeps(second(105), second(153)));
         assert!(!sight.keeps(second(105), second(154)));
+    }
+
+    /// The machine was suspended for ten minutes, and what waited is taken in before anybody looks.
+    #[test]
+    fn a_stall_is_a_gap_though_sight_is_full_at_the_next_look() {
+        let mut sight = Sight::new(second(0));
+        see(&mut sight, 1, 100);
+        see(&mut sight, 700, 700);
+        assert_eq!(sight.at(second(700)), View::Full);
+        assert!(sight.keeps(second(105), second(719)));
+        assert!(!sight.keeps(second(105), second(720)));
     }
 
     #[test]

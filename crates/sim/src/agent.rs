@@ -83,6 +83,7 @@ impl Sim {
             tick_at: u64::MAX,
             current: BTreeMap::new(),
             standing: false,
+            ranked: false,
             leading: false,
             lease: Candidate::new(me, LEASE_LASTS),
             following: Following::default(),
@@ -461,6 +462,7 @@ impl Sim {
             Output::Met => {}
             Output::Roster(roster) => self.note(|| format!("agent {node}: {roster:?} from another member")),
             Output::Stand(stand) => self.stand(node, life, stand),
+            Output::Ranked(ranked) => self.rank(node, life, ranked),
         }
     }
 
@@ -488,7 +490,6 @@ impl Sim {
             if !std::mem::replace(&mut agent.lease.campaigning, true) {
                 self.agent_later(node, life, 0, AgentDue::Lease);
             }
-            self.follow_soon(node, life);
             return;
         }
         let held = agent.lease.holds(now, RENEW_WITHIN);

@@ -56,7 +56,6 @@ impl Sim {
         if let Some(agent) = self.agent_of(node, life) {
             agent.following.ends = ends;
             agent.following.failures = 0;
-            agent.following.hurries = agent.standing;
         }
         self.feed(node, life, Input::CloudContact);
         for object in objects.into_iter().flatten() {
@@ -97,24 +96,20 @@ impl Sim {
         if agent.following.epoch != epoch {
             return;
         }
-        agent.following.hurries |= agent.standing;
-        let longest = if agent.following.hurries {
-            REPORTER_WAITS
-        } else {
-            LONGEST
-        };
+        let longest = if agent.ranked { REPORTER_WAITS } else { LONGEST };
         let wait = (FIRST_WAIT << agent.following.failures.min(8)).min(longest);
         agent.following.failures += 1;
         self.follow_later(node, life, wait / 2 + wait / 2 * random / 1_000);
     }
 
-    /// An agent that becomes a reporter asks soon, if it is waiting.
-    pub(crate) fn follow_soon(&mut self, node: usize, life: u64) {
+    /// An agent that reports as soon as it has a link asks soon, if it is waiting.
+    pub(crate) fn rank(&mut self, node: usize, life: u64, ranked: bool) {
         let wait = self.rng.below(REPORTER_WAITS);
-        if self
-            .agent_of(node, life)
-            .is_some_and(|agent| !agent.following.stands)
-        {
+        let Some(agent) = self.agent_of(node, life) else {
+            return;
+        };
+        agent.ranked = ranked;
+        if ranked && !agent.following.stands {
             self.follow_later(node, life, wait);
         }
     }
@@ -188,6 +183,7 @@ impl Sim {
         if let Some(agent) = self.agent_of(node, life) {
             agent.engine = engine;
             agent.others.clear();
+            agent.ranked = false;
             let stands = std::mem::take(&mut agent.standing);
             if stands {
                 self.stand(node, life, false);

@@ -66,8 +66,6 @@ pub(crate) struct Following {
     pub(crate) cell: String,
     pub(crate) ends: u64,
     pub(crate) failures: u32,
-    /// It reported when the API server was last reached.
-    pub(crate) hurries: bool,
 }
 
 /// An agent's process, from its start to its end.
@@ -77,6 +75,8 @@ pub(crate) struct Agent {
     /// By kind and name of an object: its version as it was read last.
     pub(crate) current: BTreeMap<(Kind, String), u64>,
     pub(crate) standing: bool,
+    /// It reports as soon as it has a link.
+    pub(crate) ranked: bool,
     pub(crate) leading: bool,
     pub(crate) lease: Candidate,
     pub(crate) following: Following,

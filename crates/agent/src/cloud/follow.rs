@@ -15,9 +15,7 @@ use tokio::sync::{Notify, mpsc, watch};
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
 use tokio_util::sync::CancellationToken;
 
-/// The longest wait after a failure of who reported when the API server was last reached: it may hold
-/// evidence that nobody else has. In a long outage nobody counts as a reporter any more, and each of them is
-/// needed as soon as it is over.
+/// The longest wait after a failure of who reports as soon as it has a link: nobody else may hold its evidence.
 pub(super) const REPORTER_WAITS: Duration = Duration::from_secs(5);
 /// How often it is looked whether the API server was heard. Pings are answered every 5 s, and the engine
 /// takes the link for cut after 8 s without contact: 2 s are left for the round trip of a ping.
@@ -102,21 +100,19 @@ impl Link {
 }
 
 impl Follower {
-    pub(crate) async fn run(self, mut standing: watch::Receiver<bool>, shutdown: CancellationToken) {
+    /// Until shutdown. `ranked`: whether this agent reports as soon as it has a link.
+    pub(crate) async fn run(self, mut ranked: watch::Receiver<bool>, shutdown: CancellationToken) {
         let cell = self.cell.borrow().clone();
         let mut sight = Sight::of(&self.cloud, &cell);
         let mut link = Link {
             silent: false,
             heard: Instant::now(),
         };
-        // It reports, or did so when the API server was last reached.
-        let mut hurries = false;
         let mut look = interval(HEARD);
         look.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             let stands = sight.zone.stands() || sight.challenge.stands();
-            hurries = *standing.borrow_and_update() || hurries && !stands;
-            let longest = if hurries {
+            let longest = if *ranked.borrow_and_update() {
                 REPORTER_WAITS
             } else {
                 back_off::LONGEST
@@ -124,11 +120,11 @@ impl Follower {
             let is_lost = sight.zone.stands() && sight.member != Some(true);
             let told = tokio::select! {
                 () = shutdown.cancelled() => return,
-                changed = standing.changed() => {
+                changed = ranked.changed() => {
                     if changed.is_err() {
                         return;
                     }
-                    if *standing.borrow() {
+                    if *ranked.borrow() {
                         sight.zone.hurry(REPORTER_WAITS);
                         sight.challenge.hurry(REPORTER_WAITS);
                     }

@@ -74,9 +74,9 @@ struct Predecessor {
 /// * A leader that sees another holder, a released record or no lock at all stops leading at once.
 /// * The lock is renewed until the guarded work has ended, and released then. If the work does not end within
 ///   the lease duration, the lock is not released and expires.
-/// * Records are compared by resourceVersion, not by a text with times in whole seconds. A follower that sees
-///   a change waits until the record expires instead of polling, and does not wait when the record was
-///   released.
+/// * Records are compared with their exact times, or by resourceVersion where these are whole seconds, not by
+///   a text with times in whole seconds. A follower that sees a change waits until the record expires instead
+///   of polling, and does not wait when the record was released.
 /// * A record under our identity that we did not write is a predecessor's. It is left alone until it expires,
 ///   or until it is proven that the predecessor has ended ([`Event::Ended`]). If it is renewed, another
 ///   candidate runs under our identity, and this one ends.

@@ -166,6 +166,41 @@ async fn a_leader_whose_work_panics_hands_over(#[case] at_once: bool) {
     election.stopped().await;
 }
 
+/// The candidate goes on without its handle, and so does what watches its work.
+#[tokio::test]
+async fn a_leader_without_a_handle_whose_work_panics_hands_over() {
+    let lock = lock();
+    let begin = Arc::new(tokio::sync::Notify::new());
+    let begun = Arc::clone(&begin);
+    let callbacks = Callbacks::new(
+        move |_work| {
+            let begun = Arc::clone(&begun);
+            async move {
+                begun.notified().await;
+                panic!("on purpose")
+            }
+        },
+        || async {},
+    );
+    let shutdown = CancellationToken::new();
+    let election = Elector::new(lock.clone(), config())
+        .unwrap()
+        .with_callbacks(callbacks)
+        .run(shutdown.clone());
+    leading(&election).await;
+    drop(election);
+    begin.notify_one();
+    let released = async {
+        while lock.peek().unwrap().record.holder != "" {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    tokio::time::timeout(DEADLINE, released)
+        .await
+        .expect("it hands over");
+    shutdown.cancel();
+}
+
 #[tokio::test]
 async fn a_health_check_looks_at_the_candidate_that_runs_now() {
     let watchdog = HealthAdaptor::new(Duration::ZERO);

@@ -3,6 +3,7 @@
 use super::{Lock, LockError};
 use crate::core::{Observation, Record};
 use futures::future::{self, BoxFuture, FutureExt as _};
+use jiff::Timestamp;
 use std::sync::Arc;
 
 /// The holder that is reported while two locks do not agree. No candidate has this name, so all of them wait
@@ -131,7 +132,11 @@ impl Lock for MultiLock {
     }
 }
 
-fn both(primary: Observation, secondary: &Observation) -> Observation {
+/// The renew time is cut to whole seconds, so that candidates take each new version of either lock for a
+/// renewal: the secondary may be renewed by somebody who knows only that one.
+fn both(mut primary: Observation, secondary: &Observation) -> Observation {
+    let renewed = &mut primary.record.renew_time;
+    *renewed = renewed.and_then(|time| Timestamp::from_second(time.as_second()).ok());
     Observation {
         version: join(&primary.version, Some(&secondary.version)),
         raw: format!("{},{}", primary.raw, secondary.raw),

@@ -18,6 +18,9 @@ pub(super) const QUIET_MS: u64 = 2_500;
 const FAILED_REST_MS: u64 = 1_000;
 /// A difference must arrive on the watch within this time after the answer.
 pub(super) const ARRIVES_MS: u64 = 1_000;
+/// A watch that was begun anew may list for this long before it is begun anew once more: on an API server that
+/// is slow the list of a large cluster takes longer than a difference has, and would never come to its end.
+const LISTS_MS: u64 = 60_000;
 
 /// What one watch holds, by key and resourceVersion, and the read that is under way.
 #[derive(Clone, Debug, Default)]
@@ -27,6 +30,8 @@ pub(super) struct Ledger {
     /// No read before this time.
     rests_until: Millis,
     open: Option<Open>,
+    /// It was begun anew because it did not deliver, and may list until then.
+    lists_until: Option<Millis>,
     /// When the watch began.
     begun: Millis,
     /// What the last list named and did not show, because it cannot be decoded.
@@ -87,13 +92,15 @@ impl Ledger {
         };
         self.unreadable = present.iter().filter(|key| !arrived(key)).cloned().collect();
         self.open = None;
+        self.lists_until = None;
     }
 
     /// Whether the collection is to be read now; if so the read counts as sent.
     pub(super) fn wants_read(&mut self, now: Millis, last_proof: Option<Millis>) -> bool {
         let quiet = last_proof.is_none_or(|at| now.since(at) >= QUIET_MS);
         let waiting = self.open.is_some() || self.sent.is_some();
-        if !quiet || waiting || now < self.rests_until {
+        let lists = self.lists_until.is_some_and(|until| now < until);
+        if !quiet || waiting || lists || now < self.rests_until {
             return false;
         }
         self.sent = Some(now);
@@ -147,6 +154,7 @@ impl Ledger {
         }
         if now >= open.until {
             self.open = None;
+            self.lists_until = Some(now.plus(LISTS_MS));
             return Proof::Broken;
         }
         Proof::None
@@ -204,6 +212,21 @@ mod tests {
             }
             assert_eq!(ledger.look(Millis(11_400)), expected);
         }
+    }
+
+    /// Nothing interrupts its list, however slow it is, until it can be taken for stuck.
+    #[test]
+    fn a_watch_that_was_begun_anew_may_list() {
+        let mut ledger = read_at_10();
+        ledger.answered(Millis(10_400), &found(&[("a", "2")]));
+        assert_eq!(ledger.look(Millis(11_400)), Proof::Broken);
+        ledger.begins(Millis(11_450));
+        assert!(!ledger.wants_read(Millis(71_300), None));
+        let mut stuck = ledger.clone();
+        assert!(stuck.wants_read(Millis(71_400), None));
+        ledger.put(Millis(30_000), key("a"), "2".to_owned());
+        ledger.listed(&[key("a")].into());
+        assert!(ledger.wants_read(Millis(33_000), Some(Millis(30_000))));
     }
 
     #[test]

@@ -238,6 +238,11 @@ impl World {
         self.others(now).filter(|(_, is_heard)| *is_heard).count()
     }
 
+    /// Whether another replica is known, also one that was not heard of lately: whoever is blind hears nobody.
+    pub fn knows_other_replicas(&self, now: Millis) -> bool {
+        self.others(now).next().is_some()
+    }
+
     fn silent_replicas(&self, now: Millis) -> BTreeSet<(String, String)> {
         let silent = self.others(now).filter(|(_, is_heard)| !is_heard);
         let pod = |(identity, _): (&str, bool)| (self.config.namespace.clone(), identity.to_owned());

@@ -9,6 +9,9 @@ use tokio::sync::watch as channel;
 
 /// Replicas that stop together learn of each other within this time.
 const ALSO_STOPPING: Duration = Duration::from_millis(100);
+/// Others renew their Leases every 5 s. After an outage of the API server, of one that works nothing was heard
+/// for so long.
+const HEARD_AGAIN: Duration = Duration::from_secs(6);
 /// The last replica that stops leads within this time, if nobody else does: as long as a crashed leader is
 /// waited for.
 const TAKE_OVER: Duration = Duration::from_secs(6);
@@ -38,6 +41,15 @@ impl Controller {
         }
         if !self.leads() && !self.owes() {
             return;
+        }
+        let heard_by = instant() + HEARD_AGAIN;
+        while self.world.knows_other_replicas(self.source.clock.now()) && instant() < heard_by {
+            if let Ok(Some(changes)) = tokio::time::timeout_at(heard_by, seen.next()).await {
+                self.take(changes);
+            }
+            if self.world.other_replicas(self.source.clock.now()) > 0 {
+                return;
+            }
         }
         self.world.stand_down();
         let (take_over, deadline) = (instant() + TAKE_OVER, instant() + SETTLE);

@@ -13,6 +13,9 @@ use std::fmt::Debug;
 use std::sync::Arc;
 use tokio::sync::Notify;
 
+/// After so many seconds the API server ends a watch that is not audited, and it goes on where it was.
+const ENDS_SECS: u32 = 60;
+
 /// Restarts watches that were found not to deliver.
 #[derive(Clone, Default)]
 pub(super) struct Restarts {
@@ -37,9 +40,11 @@ pub(super) fn all(
     restarts: &Restarts,
 ) -> SelectAll<BoxStream<'static, Seen>> {
     let plain = watcher::Config::default;
+    // Nobody proves that these deliver, and a proxy may hold a stream on which nothing comes any more.
+    let ending = || plain().timeout(ENDS_SECS);
     // The controller decides nothing about pods that are bound to no node.
-    let bound = plain().fields("spec.nodeName!=");
-    let home = plain().fields(&format!("metadata.name={namespace}"));
+    let bound = ending().fields("spec.nodeName!=");
+    let home = ending().fields(&format!("metadata.name={namespace}"));
     let leases = {
         let client = client.clone();
         move || {
@@ -59,20 +64,20 @@ pub(super) fn all(
         restartable(Arc::clone(&restarts.reports), reports)
             .map(Seen::Report)
             .boxed(),
-        follow(Kind::Zone, Api::all(client()), plain(), Seen::Zone),
-        follow(Kind::Challenge, Api::all(client()), plain(), Seen::Challenge),
-        follow(Kind::Node, Api::all(client()), plain(), Seen::Node),
+        follow(Kind::Zone, Api::all(client()), ending(), Seen::Zone),
+        follow(Kind::Challenge, Api::all(client()), ending(), Seen::Challenge),
+        follow(Kind::Node, Api::all(client()), ending(), Seen::Node),
         follow(Kind::Pod, Api::all(client()), bound, Seen::Pod),
-        follow(Kind::Claim, Api::all(client()), plain(), Seen::Claim),
+        follow(Kind::Claim, Api::all(client()), ending(), Seen::Claim),
         follow(
             Kind::OwnLease,
             Api::namespaced(client(), namespace),
-            plain(),
+            ending(),
             Seen::OwnLease,
         ),
-        follow(Kind::Agent, Api::all(client()), plain(), Seen::Agent),
-        follow(Kind::Policy, Api::all(client()), plain(), Seen::Policy),
-        follow(Kind::Incident, Api::all(client()), plain(), Seen::Incident),
+        follow(Kind::Agent, Api::all(client()), ending(), Seen::Agent),
+        follow(Kind::Policy, Api::all(client()), ending(), Seen::Policy),
+        follow(Kind::Incident, Api::all(client()), ending(), Seen::Incident),
         follow(Kind::Home, Api::all(client()), home, Seen::Home),
     ])
 }

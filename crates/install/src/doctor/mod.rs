@@ -8,11 +8,11 @@
 //! | `machine` | the machine that the command runs on |
 //! | `read` | the lists that facts are made from |
 
-mod facts;
+pub(crate) mod facts;
 pub mod findings;
 mod machine;
 mod nodes;
-mod read;
+pub(crate) mod read;
 
 use crate::error::InstallError;
 use clap::Args;

@@ -231,7 +231,8 @@ pub(super) fn ports(facts: &Facts, found: &mut Found) {
                     taken["hostPort"] == port && taken["protocol"].as_str().unwrap_or("TCP") == protocol
                 })
         };
-        let taken = facts.pods.iter().filter(takes).map(name);
+        let runs = |pod: &&Value| !matches!(pod["status"]["phase"].as_str(), Some("Succeeded" | "Failed"));
+        let taken = facts.pods.iter().filter(runs).filter(takes).map(name);
         let problem = format!("the agents need {protocol} port {port} of every node, which these pods take:");
         let fix = "move these pods to another port";
         found.about(Severity::Error, "ports", &problem, taken, fix);

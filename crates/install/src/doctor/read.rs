@@ -154,7 +154,7 @@ async fn server_time(client: &Client) -> Option<Timestamp> {
 
 /// Has the API server itself ask the webhook's Service. Whatever the webhook says, it was reached; what the
 /// API server says is a Status.
-async fn reach(client: &Client, home: &str) -> Reach {
+pub(crate) async fn reach(client: &Client, home: &str) -> Reach {
     let path = format!("/api/v1/namespaces/{home}/services/https:evenkeel-webhook:443/proxy/readyz");
     let Ok(request) = Request::get(path).body(Body::empty()) else {
         return Reach::Unknown;
@@ -188,7 +188,8 @@ async fn fail_open(client: &Client) -> Option<u64> {
         .lines()
         .filter(|line| line.starts_with(METRIC) && line.contains(".guard.evenkeel.io\""));
     let counts: Vec<u64> = ours
-        .filter_map(|line| line.rsplit(' ').next()?.parse().ok())
+        // From a million on, counts are written as 1e+06.
+        .filter_map(|line| Some(line.rsplit(' ').next()?.parse::<f64>().ok()? as u64))
         .collect();
     (!counts.is_empty()).then(|| counts.iter().sum())
 }

@@ -243,3 +243,26 @@ async fn whoever_may_not_remove_everything_removes_nothing() {
     let deployment: Deployment = cluster.namespaced(HOME).get(CONTROLLER).await;
     assert_eq!(deployment.spec.unwrap().replicas, Some(2));
 }
+
+/// `doctor` names such remnants, and this command. The installation that is used goes on, and with it what it
+/// has put on nodes.
+#[tokio::test]
+async fn remnants_of_another_namespace_take_nothing_off_nodes() {
+    let cluster = installed(&Options::default()).await;
+    let dead = json!({"key": "evenkeel.io/dead", "effect": "NoSchedule"});
+    cluster
+        .create::<Node>(json!({"metadata": {"name": "shore-1"}, "spec": {"taints": [dead]}}))
+        .await;
+    cluster
+        .create::<ClusterRole>(json!({"metadata": {"name": "evenkeel-old", "labels": {INSTALLATION: "old"}}}))
+        .await;
+    let told = uninstall(&cluster.client, "old", WAIT, &token()).await.unwrap();
+    assert!(
+        told.contains("what is on nodes stays: Evenkeel in namespace evenkeel-system may need it"),
+        "{told}"
+    );
+    assert!(cluster.find::<ClusterRole>("evenkeel-old").await.is_none());
+    let node: Node = cluster.get("shore-1").await;
+    let taints = node.spec.unwrap().taints.unwrap();
+    assert!(taints.iter().any(|taint| taint.key == "evenkeel.io/dead"));
+}

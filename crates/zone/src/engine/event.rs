@@ -204,6 +204,9 @@ pub enum Output {
     Roster(Arc<Roster>),
     /// Stand for the cell's Lease, or release it.
     Stand(bool),
+    /// This agent is one of those that report as soon as they have a link, or no longer. While it has none,
+    /// it must be back soon after the cut, because nobody else may hold the evidence.
+    Ranked(bool),
     /// Remember across restarts whom the agent has met: [`Engine::met`](super::Engine::met) has changed.
     Met,
     /// A line for the log.

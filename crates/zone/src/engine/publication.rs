@@ -50,6 +50,8 @@ pub(super) struct Publication {
     /// It holds the cell's Lease.
     leading: bool,
     standing: bool,
+    /// Whether this agent would report if it had a link.
+    ranked: bool,
     /// It reports, and others have to write for it.
     outside: bool,
     outside_until: Millis,
@@ -139,6 +141,7 @@ impl Publication {
         Self {
             leading: false,
             standing: false,
+            ranked: false,
             outside: false,
             outside_until: now,
             holds_since: None,
@@ -266,6 +269,12 @@ impl Publication {
             .filter(|_| linked)
             .into_iter()
             .for_each(|at| due.by(at));
+        // Who has lost its zone, too, keeps what it was: where one switch carries everything, each member ranks
+        // itself first, and all at once would ask the API server often.
+        let ranked = rank.is_some() && (own.sees_the_zone() || self.ranked);
+        if std::mem::replace(&mut self.ranked, ranked) != ranked {
+            cx.put(Output::Ranked(ranked));
+        }
         let stands = rank.is_some() && own.sees_the_zone() && may_stand && linked;
         self.stood |= stands;
         if stands != self.standing {

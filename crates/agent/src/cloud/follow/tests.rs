@@ -18,7 +18,7 @@ struct Followed {
     cell: watch::Receiver<String>,
     register: Arc<Notify>,
     _learned: mpsc::UnboundedReceiver<Learned>,
-    _standing: watch::Sender<bool>,
+    ranked: watch::Sender<bool>,
     _stop: DropGuard,
     _api: ServedApi,
 }
@@ -46,7 +46,7 @@ impl Followed {
         let client = link.access().await.pong_within(PONG).reading_once();
         let (event_sender, events) = mpsc::channel(256);
         let (cell_sender, cell) = watch::channel("shore".to_owned());
-        let (standing, stands) = watch::channel(true);
+        let (new_ranked, ranked) = watch::channel(true);
         let (learned, learns) = mpsc::unbounded_channel();
         let register = Arc::new(Notify::new());
         let follower = Follower {
@@ -59,7 +59,7 @@ impl Followed {
             register: register.clone(),
         };
         let stop = CancellationToken::new();
-        tokio::spawn(follower.run(stands, stop.clone()));
+        tokio::spawn(follower.run(ranked, stop.clone()));
         Self {
             cluster,
             link,
@@ -67,7 +67,7 @@ impl Followed {
             cell,
             register,
             _learned: learns,
-            _standing: standing,
+            ranked: new_ranked,
             _stop: stop.drop_guard(),
             _api: api,
         }
@@ -214,6 +214,25 @@ async fn after_a_restart_of_the_api_server_the_agent_is_back_by_itself() {
     followed.falls_silent(Duration::from_secs(6)).await;
     followed.link.mend();
     assert_eq!(followed.asked().await.challenge, Challenge([2; 16]));
+}
+
+/// An agent that does not report waits for up to 24 s after the failures of this outage.
+#[tokio::test]
+async fn who_becomes_a_reporter_in_an_outage_is_back_soon() {
+    let mut followed = Followed::start(&[UID]).await;
+    followed.ranked.send_replace(false);
+    followed.asked().await;
+    followed.link.refuse();
+    followed.falls_silent(Duration::from_secs(20)).await;
+    followed.link.mend();
+    followed.ranked.send_replace(true);
+    let mended = Instant::now();
+    followed.contact().await;
+    assert!(
+        mended.elapsed() < Duration::from_secs(7),
+        "{:?}",
+        mended.elapsed()
+    );
 }
 
 #[tokio::test]

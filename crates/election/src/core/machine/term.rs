@@ -274,10 +274,11 @@ impl Machine {
     /// Hands over. After `EndOfTerm` the lock is not renewed any more, because the coordinator wants another
     /// leader.
     pub(super) fn step_down(&mut self, now: Now, loss: Loss, actions: &mut Vec<Action>) {
-        if self.lead.is_none() || self.ending.is_some() {
+        if !self.has_term() || self.ending.is_some() {
             return;
         }
-        if matches!(loss, Loss::EndOfTerm(_)) {
+        // A term that was lost is not recovered any more.
+        if matches!(loss, Loss::EndOfTerm(_)) || self.lead.is_none() {
             self.abort(now, actions);
             self.phase = Phase::Draining;
         }

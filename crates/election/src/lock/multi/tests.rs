@@ -1,4 +1,5 @@
 use super::*;
+use crate::core::{Action, Config, Event, Machine, Now, ReadResult};
 use crate::lock::memory::tests::TokioClock;
 use crate::lock::{Fault, MemoryLock, Op, Rule};
 use futures::StreamExt as _;
@@ -50,6 +51,40 @@ async fn who_holds_both(
     in_secondary.map(|holder| secondary.put(held_by(holder)));
     let seen = multi.get().await.unwrap();
     assert_eq!(seen.map(|seen| seen.record.holder).as_deref(), expected);
+}
+
+/// Somebody who knows only the secondary took it when both were free, and renews it. The primary stands still.
+#[tokio::test]
+async fn who_renews_the_secondary_alone_is_not_overthrown() {
+    let (primary, secondary, multi) = locks();
+    let renewed = |holder: &str, second: i64| Record {
+        renew_time: Some(Timestamp::from_microsecond(second * 1_000_000 + 1).unwrap()),
+        ..held_by(holder)
+    };
+    primary.put(renewed("x", 0));
+    let mut machine = Machine::new(Config::new("me")).unwrap();
+    for second in 0..60_i64 {
+        secondary.put(renewed("y", second));
+        let at = Duration::from_secs(second.unsigned_abs());
+        let wall = Timestamp::from_second(second).unwrap();
+        let now = Now {
+            at,
+            wall,
+            random: 0.0,
+        };
+        let mut actions = machine.step(now, Event::Wake);
+        while let Some(action) = actions.pop() {
+            assert!(
+                !matches!(action, Action::Update { .. } | Action::Create(_)),
+                "at {second}"
+            );
+            if action == Action::Get {
+                let found = multi.get().await.unwrap().unwrap();
+                actions.extend(machine.step(now, Event::Read(ReadResult::Found(found))));
+            }
+        }
+    }
+    assert_eq!(machine.observed().unwrap().0.holder, UNKNOWN_LEADER);
 }
 
 /// A clean release leaves a duration of one second. Whoever took the other lock since has to be waited for as

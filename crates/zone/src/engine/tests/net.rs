@@ -55,6 +55,8 @@ pub(super) struct Net {
     pub(super) jitter_ms: u64,
     /// When whose wish to hold the Lease changed, and to what.
     pub(super) stands: Vec<(u64, usize, bool)>,
+    /// Who would report if it had a link.
+    pub(super) ranked: BTreeSet<usize>,
     /// Nodes whose kubelet is up.
     pub(super) kubelets: BTreeSet<usize>,
     /// Nodes whose kubelet shows a certificate that nobody knows.
@@ -174,6 +176,7 @@ impl Net {
             moved: BTreeMap::new(),
             jitter_ms: 0,
             stands: Vec::new(),
+            ranked: BTreeSet::new(),
             kubelets: all.clone(),
             strange_kubelets: BTreeSet::new(),
             checks_are_dropped: false,
@@ -573,6 +576,13 @@ impl Net {
                     self.standing.insert(i);
                 } else {
                     self.standing.remove(&i);
+                }
+            }
+            Output::Ranked(ranked) => {
+                if ranked {
+                    self.ranked.insert(i);
+                } else {
+                    self.ranked.remove(&i);
                 }
             }
             Output::Met => {

@@ -244,6 +244,29 @@ fn a_reporter_costs_little_more_than_others(#[values(11, 16, 64)] count: u8) {
     assert!(*most <= 2_300, "{rates:?} B/s");
 }
 
+/// In an outage of the API server nobody stands for long, but who will report after it is needed at once.
+#[rstest]
+fn who_takes_a_dead_reporters_place_in_an_outage_knows_it(#[values(5, 16, 33)] count: u8) {
+    let mut net = Net::fresh(count, 58);
+    net.run(60_000);
+    let order = net.rendezvous();
+    let first: BTreeSet<usize> = order.iter().take(3).copied().collect();
+    assert_eq!(net.ranked, first);
+    for i in 1..=usize::from(count) {
+        net.cut_cloud(i);
+    }
+    net.run(60_000);
+    assert!(net.standing.is_empty(), "{:?}", net.standing);
+    assert_eq!(net.ranked, first);
+    net.kill(order[0]);
+    net.until("the next one is ranked", 20_000, |net| {
+        net.ranked.contains(&order[3])
+    });
+    // Who is dead cannot say that it is not.
+    let living = net.ranked.iter().filter(|i| **i != order[0]);
+    assert_eq!(living.count(), 3);
+}
+
 /// Only it has lost its link: the next one takes its place long before 30 s are over, and gives it back.
 #[rstest]
 fn a_reporter_that_says_that_its_link_is_down_is_replaced_until_it_is_back(#[values(5, 16, 33)] count: u8) {

@@ -189,6 +189,21 @@ fn a_step_down_leaves_the_lock_to_the_others_first() {
     assert_eq!(world.me().stopped(), None);
 }
 
+/// Its work has failed, for instance, and would not begin anew in a term that is recovered.
+#[test]
+fn a_step_down_ends_a_term_that_is_lost() {
+    let mut world = leading(Some(ms(500)), OnLoss::Recover);
+    world.outages.push(Outage::of(0, 5_000..30_000, Fate::Refused));
+    world.until(20_000);
+    assert!(matches!(world.me().machine.state(), State::Lost { .. }));
+    let first = world.me().machine.state().token().cloned();
+    world.send(Event::StepDown);
+    assert_eq!(world.me().count(&Action::Drain), 1);
+    world.until(60_000);
+    assert!(matches!(world.me().machine.state(), State::Leading { .. }));
+    assert_ne!(world.me().machine.state().token().cloned(), first);
+}
+
 #[test]
 fn a_step_down_whose_work_does_not_end_keeps_the_next_term_waiting() {
     let mut world = leading(None, OnLoss::Recover);
