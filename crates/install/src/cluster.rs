@@ -158,6 +158,31 @@ impl Named {
         self.api(client).create(&params, &object).await.map(drop)
     }
 
+    /// Replaces it as it was read; labels and annotations of others stay.
+    async fn replace(
+        &self,
+        client: &Client,
+        present: DynamicObject,
+        object: &Value,
+        dry_run: bool,
+    ) -> kube::Result<DynamicObject> {
+        let mut wanted: DynamicObject =
+            serde_json::from_value(object.clone()).map_err(kube::Error::SerdeError)?;
+        let mut metadata = present.metadata;
+        for (there, ours) in [
+            (&mut metadata.labels, wanted.metadata.labels),
+            (&mut metadata.annotations, wanted.metadata.annotations),
+        ] {
+            there.get_or_insert_default().extend(ours.unwrap_or_default());
+        }
+        wanted.metadata = metadata;
+        let params = PostParams {
+            dry_run,
+            field_manager: Some(FIELD_MANAGER.to_owned()),
+        };
+        self.api(client).replace(&self.name, &params, &wanted).await
+    }
+
     /// Merges a patch into it.
     pub(crate) async fn merge(&self, client: &Client, patch: &Value) -> kube::Result<()> {
         let params = PatchParams::apply(FIELD_MANAGER);
@@ -172,10 +197,28 @@ fn to_value(object: DynamicObject) -> kube::Result<Value> {
     serde_json::to_value(object).map_err(kube::Error::SerdeError)
 }
 
+/// Kinds whose objects are replaced where they are there: to apply one merges its lists with what somebody
+/// added, and a condition or a selector more takes something out of a policy.
+pub(crate) const IS_REPLACED: [&str; 2] = ["ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"];
+
+/// Attempts to replace an object that others write, too.
+const ATTEMPTS: usize = 5;
+
 /// Applies an object, whoever owned its fields before; with `dry_run` the server says what would become of
 /// it, and changes nothing. Returns the object as it is then.
 pub(crate) async fn apply(client: &Client, object: &Value, dry_run: bool) -> kube::Result<Value> {
     let named = Named::of(object);
+    if IS_REPLACED.contains(&named.kind()) {
+        for attempt in 1..=ATTEMPTS {
+            let Some(present) = named.api(client).get_opt(&named.name).await? else {
+                break;
+            };
+            match named.replace(client, present, object, dry_run).await {
+                Err(kube::Error::Api(status)) if status.code == 409 && attempt < ATTEMPTS => {}
+                replaced => return to_value(replaced?),
+            }
+        }
+    }
     let params = PatchParams {
         dry_run,
         ..PatchParams::apply(FIELD_MANAGER).force()

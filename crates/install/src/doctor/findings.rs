@@ -2,6 +2,7 @@
 
 use super::facts::{Facts, PARTS, Reach};
 use super::nodes::{self, agents, cells, clocks, ports, stock_controllers, zones};
+use crate::cluster::IS_REPLACED;
 use crate::error::InstallError;
 use crate::objects::{AGENT, CONTROLLER, objects};
 use crate::rollout::{Progress, progress};
@@ -280,10 +281,39 @@ fn is_as_applied(part: &Value, wanted: &Value) -> bool {
     if wanted["kind"] == "CustomResourceDefinition" {
         return says(&part["spec"]["versions"], &wanted["spec"]["versions"]);
     }
+    // Whoever adds a condition or a selector to a policy takes something out of it.
+    if IS_REPLACED.contains(&wanted["kind"].as_str().unwrap_or_default())
+        && !adds_nothing(&part["spec"], &wanted["spec"])
+    {
+        return false;
+    }
     let fields = wanted.as_object().into_iter().flatten();
     let mut fields =
         fields.filter(|(field, _)| !["apiVersion", "kind", "metadata"].contains(&field.as_str()));
     fields.all(|(field, wanted)| says(&part[field], wanted))
+}
+
+/// Whether `present` has no field that `wanted` has not, but those that the server fills in.
+fn adds_nothing(present: &Value, wanted: &Value) -> bool {
+    match (present, wanted) {
+        (Value::Object(present), Value::Object(wanted)) => {
+            present
+                .iter()
+                .all(|(key, present)| match (wanted.get(key), present) {
+                    (Some(wanted), present) => adds_nothing(present, wanted),
+                    (None, Value::Null) => true,
+                    (None, Value::Object(fields)) => fields.is_empty(),
+                    (None, Value::Array(items)) => items.is_empty(),
+                    (None, Value::String(text)) => ["Equivalent", "Fail", "*"].contains(&text.as_str()),
+                    (None, _) => false,
+                })
+        }
+        (Value::Array(present), Value::Array(wanted)) => {
+            let mut pairs = present.iter().zip(wanted);
+            pairs.all(|(present, wanted)| adds_nothing(present, wanted))
+        }
+        _ => true,
+    }
 }
 
 /// What an installation does not work without and does not have.

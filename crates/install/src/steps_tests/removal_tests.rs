@@ -254,14 +254,17 @@ async fn remnants_of_another_namespace_take_nothing_off_nodes() {
         .create::<Node>(json!({"metadata": {"name": "shore-1"}, "spec": {"taints": [dead]}}))
         .await;
     cluster
-        .create::<ClusterRole>(json!({"metadata": {"name": "evenkeel-old", "labels": {INSTALLATION: "old"}}}))
+        .create::<ClusterRoleBinding>(json!({
+            "metadata": {"name": "evenkeel-old", "labels": {INSTALLATION: "old"}},
+            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "view"},
+        }))
         .await;
     let told = uninstall(&cluster.client, "old", WAIT, &token()).await.unwrap();
     assert!(
         told.contains("what is on nodes stays: Evenkeel in namespace evenkeel-system may need it"),
         "{told}"
     );
-    assert!(cluster.find::<ClusterRole>("evenkeel-old").await.is_none());
+    assert!(cluster.find::<ClusterRoleBinding>("evenkeel-old").await.is_none());
     let node: Node = cluster.get("shore-1").await;
     let taints = node.spec.unwrap().taints.unwrap();
     assert!(taints.iter().any(|taint| taint.key == "evenkeel.io/dead"));

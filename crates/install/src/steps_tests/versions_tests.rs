@@ -2,6 +2,9 @@
 
 use super::*;
 use crate::install::is_newer;
+use k8s_openapi::api::admissionregistration::v1::{
+    ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding,
+};
 use k8s_openapi::api::core::v1::Node;
 use rstest::rstest;
 
@@ -144,4 +147,47 @@ async fn a_failed_installation_leaves_the_annotation_of_superedge() {
 #[case::no_version("latest", false)]
 fn which_version_is_newer_than_another_one(#[case] version: &str, #[case] newer: bool) {
     assert_eq!(is_newer(version, "0.1.0"), newer);
+}
+
+/// A condition, an action or a selector more takes something out of a policy, and to apply it again would keep
+/// them.
+#[tokio::test]
+async fn policies_that_somebody_weakened_are_named_and_brought_back() {
+    let cluster = installed(&Options::default()).await;
+    let policies = async || {
+        let found = crate::doctor::diagnose(&cluster.client).await.unwrap();
+        let of_policies = found.into_iter().filter(|finding| finding.check == "policies");
+        of_policies.map(|finding| finding.problem).collect::<Vec<_>>()
+    };
+    assert_eq!(policies().await, Vec::<String>::new());
+    let name = "evenkeel-leases";
+    let never = json!({"name": "never", "expression": "false"});
+    let mut policy = json!(cluster.get::<ValidatingAdmissionPolicy>(name).await);
+    policy["spec"]["matchConditions"]
+        .as_array_mut()
+        .unwrap()
+        .push(never);
+    let conditions = json!({"spec": {"matchConditions": policy["spec"]["matchConditions"]}, "metadata": {"labels": {"theirs": "x"}}});
+    cluster.merge::<ValidatingAdmissionPolicy>(name, conditions).await;
+    let nobody = json!({"matchLabels": {"nobody": "has-it"}});
+    let elsewhere =
+        json!({"spec": {"validationActions": ["Audit"], "matchResources": {"namespaceSelector": nobody}}});
+    cluster
+        .merge::<ValidatingAdmissionPolicyBinding>(name, elsewhere)
+        .await;
+    let selector = json!({"spec": {"matchConstraints": {"objectSelector": nobody}}});
+    cluster
+        .merge::<ValidatingAdmissionPolicy>("evenkeel-zonereport", selector)
+        .await;
+    let said = policies().await.join("\n");
+    for weakened in [
+        "ValidatingAdmissionPolicy evenkeel-zonereport, evenkeel-leases",
+        "ValidatingAdmissionPolicyBinding evenkeel-leases",
+    ] {
+        assert!(said.contains(weakened), "{said}");
+    }
+    upgraded(&cluster, &SettingArgs::default()).await.unwrap();
+    assert_eq!(policies().await, Vec::<String>::new());
+    let policy = cluster.get::<ValidatingAdmissionPolicy>(name).await;
+    assert_eq!(policy.metadata.labels.unwrap()["theirs"], "x");
 }
