@@ -270,6 +270,8 @@ pub struct IncidentFacts {
     pub spec: NodeIncidentSpec,
     /// As it was last written.
     pub status: NodeIncidentStatus,
+    /// When it was first seen so. No time in it can be later, whatever this replica's clock says.
+    pub received: Millis,
 }
 
 impl IncidentFacts {

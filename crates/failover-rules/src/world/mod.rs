@@ -328,7 +328,7 @@ impl World {
         };
         let zones = self.zones_of_nodes(&timing, now);
         let words = if led {
-            self.leaders_words(now)
+            self.leaders_words()
         } else {
             BTreeMap::new()
         };
@@ -391,10 +391,15 @@ impl World {
     }
 
     /// What the leader recorded of nodes, by UID: its open incidents.
-    fn leaders_words(&self, now: Millis) -> BTreeMap<String, Recorded> {
+    fn leaders_words(&self) -> BTreeMap<String, Recorded> {
         let open = self.cluster.incidents.values();
         open.filter(|facts| facts.status.closed_at.is_none())
-            .filter_map(|facts| Some((facts.spec.node_uid.clone(), recorded(&facts.status, now)?)))
+            .filter_map(|facts| {
+                Some((
+                    facts.spec.node_uid.clone(),
+                    recorded(&facts.status, facts.received)?,
+                ))
+            })
             .collect()
     }
 }

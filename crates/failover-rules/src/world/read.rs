@@ -341,6 +341,7 @@ pub fn incident(incident: &NodeIncident) -> IncidentFacts {
         uid: incident.metadata.uid.clone().unwrap_or_default(),
         spec: incident.spec.clone(),
         status: written.unwrap_or(status),
+        ..IncidentFacts::default()
     }
 }
 

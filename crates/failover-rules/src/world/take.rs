@@ -473,7 +473,10 @@ impl World {
         match delta {
             Delta::Put(incident) => {
                 let name = incident.metadata.name.clone().unwrap_or_default();
-                let facts = read::incident(&incident);
+                let mut facts = read::incident(&incident);
+                let before = self.cluster.incidents.get(&name);
+                let same = before.filter(|before| before.status == facts.status);
+                facts.received = same.map_or(now, |before| before.received);
                 self.learn(now, &name, &facts);
                 if let Some(node) = self.cluster.nodes.get_mut(&facts.spec.node_name)
                     && facts.recalls_not_ready(&node.uid)

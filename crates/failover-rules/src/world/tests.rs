@@ -793,3 +793,20 @@ fn what_the_kubelet_said_before_the_silence_is_recalled(#[values(true, false)] i
     assert_eq!(says(None), Some(true));
     assert_eq!(says(Some("2026-01-01T00:00:09Z")), None);
 }
+
+/// The clock of this replica is ten minutes behind the leader's. What it was told counts from when it was told
+/// so, not from each look, or no time that is counted from there would ever be over.
+#[test]
+fn times_of_the_leader_do_not_slide_where_our_clock_is_behind() {
+    let mut shore = Shore::new("me");
+    let mut word = |at: u64, state: &str| {
+        let status = json!({"state": state, "stateSince": "2026-01-01T00:10:00Z", "decision": {"state": state, "by": "x"}});
+        let spec = json!({"nodeName": "node-3", "nodeUid": Fixture::uid(3), "zone": "shore"});
+        let incident = json!({"metadata": {"name": "node-3-1"}, "spec": spec, "status": status});
+        shore.world.take(second(at), Seen::Incident(put(incident)));
+        shore.world.leaders_words()[&Fixture::uid(3)].since
+    };
+    assert_eq!(word(10, "Dark"), second(10));
+    assert_eq!(word(50, "Dark"), second(10), "listed once more");
+    assert_eq!(word(60, "Disconnected"), second(60));
+}

@@ -469,6 +469,7 @@ impl Stage {
                     uid: format!("u-{}", incident.name),
                     spec: incident.spec.clone(),
                     status: incident.status.clone(),
+                    ..IncidentFacts::default()
                 };
                 self.world.incidents.insert(incident.name.clone(), facts);
             }
