@@ -244,7 +244,6 @@ impl Agent {
         let memory = state.memory();
         let first_cell = zone_object_name(&home.zone);
         let remembered_cell = Some(memory.cell.clone()).filter(|cell| !cell.is_empty());
-        let cell = remembered_cell.unwrap_or_else(|| first_cell.clone());
         let roster = remembered_roster(memory, &roster_keys);
         let zone_loop = ZoneLoop {
             settings: settings.clone(),
@@ -289,7 +288,7 @@ impl Agent {
             cloud: cloud.clone(),
             register: register.clone(),
             node_uid: home.node_uid.clone(),
-            cell,
+            cell: remembered_cell.unwrap_or_else(|| first_cell.clone()),
             first_cell,
             learned: learned_sender,
             stands,

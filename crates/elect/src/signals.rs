@@ -21,8 +21,8 @@ pub(crate) const OF_RUNNER: [Signal; 7] = [
 /// Of the keeper, which ends by each of them.
 pub(crate) const OF_KEEPER: [Signal; 3] = [Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP];
 
-/// Receives signals for the whole process, so that they do not have their default effect any more. HUP is left
-/// alone where the process was started to ignore it (`nohup`): the command inherits that.
+/// Receives signals for the whole process, so that they do not have their default effect any more. HUP is
+/// left alone where the process was started to ignore it (`nohup`): the command inherits that.
 pub(crate) struct Signals(Vec<(Signal, unix::Signal)>);
 
 impl Signals {

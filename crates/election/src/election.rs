@@ -73,8 +73,8 @@ impl Election {
     }
 
     /// Hands over: the guarded work is told to end, the lock is released, and this candidate does not take it
-    /// again for a lease duration. A term that was lost is not recovered any more. Nothing happens if there is
-    /// no term.
+    /// again for a lease duration. A term that was lost is not recovered any more. Nothing happens if there
+    /// is no term.
     pub fn step_down(&self) {
         // The request cannot be sent to a candidate that has ended, which does not lead either.
         let _ = self.requests.send(Request::StepDown);

@@ -94,8 +94,10 @@ pub(super) const LIMITS: [Limit; 6] = [
         // and commands that do not die; requests that others repeat, samples that are mostly dead, and
         // commands of two versions; ports that are closed and kubelets that move behind firewalls; who dies
         // beside nodes that are kept, what waits on them, logs that nobody reads, and writes under way
-        // at a stop; and 1,072 lines that had been counted as the product's.
-        in_force: 158_300,
+        // at a stop; 1,072 lines that had been counted as the product's; and 400 lines for Leases that others
+        // write, terms that end without their work, policies that somebody weakened, webhooks that nobody
+        // reaches, and clocks that stand.
+        in_force: 158_700,
         goal: 96_000,
         slack: 1_000,
     },

@@ -43,8 +43,8 @@ fn number(text: &str) -> i64 {
     text.parse().unwrap_or(0)
 }
 
-/// Not a whole second, as in a Lease: there a record that has not changed is no renewal. The rank 0 is that of
-/// times that no record has any more.
+/// Not a whole second, as in a Lease: there a record that has not changed is no renewal. The rank 0 is that
+/// of times that no record has any more.
 fn stamp_of(rank: i64) -> Timestamp {
     let stamp = Timestamp::from_microsecond(rank * 1_000_000 + 1);
     stamp.ok().filter(|_| rank > 0).unwrap_or(Timestamp::UNIX_EPOCH)

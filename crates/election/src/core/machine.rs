@@ -565,8 +565,8 @@ impl Machine {
 
 impl Seen {
     /// Whether the holder has written nothing since. Others write metadata of the same object, which is no
-    /// sign of it: a dead leader whose Lease is labelled now and then must expire, too. Times in whole seconds
-    /// do not tell two renewals of one second apart, so there each version counts as a renewal.
+    /// sign of it: a dead leader whose Lease is labelled now and then must expire, too. Times in whole
+    /// seconds do not tell two renewals of one second apart, so there each version counts as a renewal.
     fn same(&self, other: &Observation, by_text: bool) -> bool {
         let mine = &self.observation;
         if by_text {

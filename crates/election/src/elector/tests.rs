@@ -191,7 +191,7 @@ async fn a_leader_without_a_handle_whose_work_panics_hands_over() {
     drop(election);
     begin.notify_one();
     let released = async {
-        while lock.peek().unwrap().record.holder != "" {
+        while !lock.peek().unwrap().record.holder.is_empty() {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     };

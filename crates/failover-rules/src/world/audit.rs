@@ -18,8 +18,9 @@ pub(super) const QUIET_MS: u64 = 2_500;
 const FAILED_REST_MS: u64 = 1_000;
 /// A difference must arrive on the watch within this time after the answer.
 pub(super) const ARRIVES_MS: u64 = 1_000;
-/// A watch that was begun anew may list for this long before it is begun anew once more: on an API server that
-/// is slow the list of a large cluster takes longer than a difference has, and would never come to its end.
+/// A watch that was begun anew may list for this long before it is begun anew once more: on an API server
+/// that is slow the list of a large cluster takes longer than a difference has, and would never come to its
+/// end.
 const LISTS_MS: u64 = 60_000;
 
 /// What one watch holds, by key and resourceVersion, and the read that is under way.

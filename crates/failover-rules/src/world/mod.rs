@@ -238,7 +238,8 @@ impl World {
         self.others(now).filter(|(_, is_heard)| *is_heard).count()
     }
 
-    /// Whether another replica is known, also one that was not heard of lately: whoever is blind hears nobody.
+    /// Whether another replica is known, also one that was not heard of lately: whoever is blind hears
+    /// nobody.
     pub fn knows_other_replicas(&self, now: Millis) -> bool {
         self.others(now).next().is_some()
     }

@@ -794,8 +794,8 @@ fn what_the_kubelet_said_before_the_silence_is_recalled(#[values(true, false)] i
     assert_eq!(says(Some("2026-01-01T00:00:09Z")), None);
 }
 
-/// The clock of this replica is ten minutes behind the leader's. What it was told counts from when it was told
-/// so, not from each look, or no time that is counted from there would ever be over.
+/// The clock of this replica is ten minutes behind the leader's. What it was told counts from when it was
+/// told so, not from each look, or no time that is counted from there would ever be over.
 #[test]
 fn times_of_the_leader_do_not_slide_where_our_clock_is_behind() {
     let mut shore = Shore::new("me");

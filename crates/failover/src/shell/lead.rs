@@ -172,8 +172,8 @@ impl Controller {
     }
 
     /// A leader that has not seen enough for a minute can do nothing for or against a node, and another
-    /// replica may see more: it hands over, also where it hears of no other one, because that comes by the same
-    /// watches. Where the others are no better off, the lead must not go round.
+    /// replica may see more: it hands over, also where it hears of no other one, because that comes by the
+    /// same watches. Where the others are no better off, the lead must not go round.
     fn give_way(&mut self, election: &election::Election) {
         let now = self.source.clock.now();
         let lately = self.gave_way.is_some_and(|at| now.since(at) < GIVES_WAY_MS);

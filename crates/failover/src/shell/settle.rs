@@ -9,8 +9,8 @@ use tokio::sync::watch as channel;
 
 /// Replicas that stop together learn of each other within this time.
 const ALSO_STOPPING: Duration = Duration::from_millis(100);
-/// Others renew their Leases every 5 s. After an outage of the API server, of one that works nothing was heard
-/// for so long.
+/// Others renew their Leases every 5 s. After an outage of the API server, of one that works nothing was
+/// heard for so long.
 const HEARD_AGAIN: Duration = Duration::from_secs(6);
 /// The last replica that stops leads within this time, if nobody else does: as long as a crashed leader is
 /// waited for.

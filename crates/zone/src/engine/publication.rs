@@ -269,8 +269,8 @@ impl Publication {
             .filter(|_| linked)
             .into_iter()
             .for_each(|at| due.by(at));
-        // Who has lost its zone, too, keeps what it was: where one switch carries everything, each member ranks
-        // itself first, and all at once would ask the API server often.
+        // Who has lost its zone, too, keeps what it was: where one switch carries everything, each member
+        // ranks itself first, and all at once would ask the API server often.
         let ranked = rank.is_some() && (own.sees_the_zone() || self.ranked);
         if std::mem::replace(&mut self.ranked, ranked) != ranked {
             cx.put(Output::Ranked(ranked));

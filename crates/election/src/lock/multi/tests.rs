@@ -53,7 +53,8 @@ async fn who_holds_both(
     assert_eq!(seen.map(|seen| seen.record.holder).as_deref(), expected);
 }
 
-/// Somebody who knows only the secondary took it when both were free, and renews it. The primary stands still.
+/// Somebody who knows only the secondary took it when both were free, and renews it. The primary stands
+/// still.
 #[tokio::test]
 async fn who_renews_the_secondary_alone_is_not_overthrown() {
     let (primary, secondary, multi) = locks();

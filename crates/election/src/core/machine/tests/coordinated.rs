@@ -160,8 +160,8 @@ fn a_term_that_ends_is_not_renewed() {
     assert_eq!(world.me().losses().len(), 1);
 }
 
-/// Kubernetes' coordinator counts no transitions: another candidate may have led in between, unseen, under the
-/// same token.
+/// Kubernetes' coordinator counts no transitions: another candidate may have led in between, unseen, under
+/// the same token.
 #[test]
 fn a_term_that_was_lost_is_not_recovered() {
     let config = Config {
