@@ -27,7 +27,7 @@ impl Clock {
     #[cfg(test)]
     pub(crate) fn started_ago(time: Duration) -> Self {
         Self {
-            start: SystemClock.boot() - time,
+            start: SystemClock.boot().saturating_sub(time),
             ..Self::start()
         }
     }
