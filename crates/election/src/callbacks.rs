@@ -92,9 +92,9 @@ impl Callbacks {
                             };
                             if ended.is_err() {
                                 tracing::error!(%token, "on_started_leading panicked");
-                            }
-                            if ended.is_err() && !stop.is_cancelled() {
-                                hand_over();
+                                if !stop.is_cancelled() {
+                                    hand_over();
+                                }
                             }
                         });
                     }

@@ -193,22 +193,28 @@ impl Named {
     }
 }
 
+/// Whether nothing of a pod runs any more.
+pub(crate) fn has_ended(pod: &Value) -> bool {
+    matches!(pod["status"]["phase"].as_str(), Some("Succeeded" | "Failed"))
+}
+
 fn to_value(object: DynamicObject) -> kube::Result<Value> {
     serde_json::to_value(object).map_err(kube::Error::SerdeError)
 }
 
 /// Kinds whose objects are replaced where they are there: to apply one merges its lists with what somebody
 /// added, and a condition or a selector more takes something out of a policy.
-pub(crate) const IS_REPLACED: [&str; 2] = ["ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"];
+pub(crate) const REPLACED_KINDS: [&str; 2] =
+    ["ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"];
 
-/// Attempts to replace an object that others write, too.
-const ATTEMPTS: usize = 5;
+/// Attempts to write an object that others write, too.
+pub(crate) const ATTEMPTS: usize = 5;
 
 /// Applies an object, whoever owned its fields before; with `dry_run` the server says what would become of
 /// it, and changes nothing. Returns the object as it is then.
 pub(crate) async fn apply(client: &Client, object: &Value, dry_run: bool) -> kube::Result<Value> {
     let named = Named::of(object);
-    if IS_REPLACED.contains(&named.kind()) {
+    if REPLACED_KINDS.contains(&named.kind()) {
         for attempt in 1..=ATTEMPTS {
             let Some(present) = named.api(client).get_opt(&named.name).await? else {
                 break;

@@ -1,7 +1,7 @@
 //! What `evenkeel install` and `evenkeel upgrade` do, step by step.
 
 use crate::cluster::{Named, apply};
-use crate::doctor::facts::Reach;
+use crate::doctor::facts::{REACHED_SO, Reach};
 use crate::doctor::read::reach;
 use crate::error::InstallError;
 use crate::objects::{
@@ -408,8 +408,7 @@ pub(crate) async fn reached(
             Reach::Fails(why) if begun.elapsed() > HOPELESS => {
                 return Err(InstallError::NotRunning(format!(
                     "the API server does not reach the webhook, and would wait for it up to 2 s at each write of nodes, pods and endpoints: \
-                     {why}. Let the API server's hosts reach the controllers' pods at TCP port 9443 (network policies, firewalls, the pod \
-                     network of the control plane)"
+                     {why}. Let {REACHED_SO}"
                 )));
             }
             Reach::Fails(_) => {}

@@ -1,6 +1,6 @@
 //! What `evenkeel uninstall` does, step by step.
 
-use crate::cluster::Named;
+use crate::cluster::{ATTEMPTS, Named, has_ended};
 use crate::debts;
 use crate::error::InstallError;
 use crate::install::{LAST_COMMAND, all_parts};
@@ -19,8 +19,6 @@ use tokio_util::sync::CancellationToken;
 
 /// How often it is looked whether something is gone.
 const LOOK: Duration = Duration::from_millis(500);
-/// Attempts to write a Node that others write, too.
-const ATTEMPTS: usize = 5;
 /// A pod of the controller has 40 s to end once it is told to.
 const STOPPED_WITHIN: Duration = Duration::from_secs(50);
 /// Replicas renew their Leases every 5 s.
@@ -95,13 +93,13 @@ async fn remove(
     }
     let homes = preflight::homes(client).await?;
     if let Some(other) = homes.iter().find(|home| *home != namespace) {
+        // A String takes everything.
         let _ = writeln!(
             text,
             "what is on nodes stays: Evenkeel in namespace {other} may need it"
         );
     } else {
         for node in settle(client, !parts.is_empty()).await? {
-            // A String takes everything.
             let _ = writeln!(text, "took Evenkeel's taints and annotations off Node {node}");
         }
     }
@@ -248,8 +246,7 @@ fn name(object: &Value) -> Option<&str> {
 
 /// A pod of the controller that is not known to have ended.
 fn is_controller(pod: &Value) -> bool {
-    let ended = ["Succeeded", "Failed"].contains(&pod["status"]["phase"].as_str().unwrap_or_default());
-    pod["metadata"]["labels"]["app.kubernetes.io/component"] == "controller" && !ended
+    pod["metadata"]["labels"]["app.kubernetes.io/component"] == "controller" && !has_ended(pod)
 }
 
 /// A pod of the installation that was told to end.

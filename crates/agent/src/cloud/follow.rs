@@ -15,8 +15,8 @@ use tokio::sync::{Notify, mpsc, watch};
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
 use tokio_util::sync::CancellationToken;
 
-/// The longest wait after a failure of who reports as soon as it has a link: nobody else may hold its
-/// evidence.
+/// The longest wait after a failure of who reports as soon as it has a link. Nobody else may have its
+/// evidence, and it is needed as soon as an outage is over.
 pub(super) const REPORTER_WAITS: Duration = Duration::from_secs(5);
 /// How often it is looked whether the API server was heard. Pings are answered every 5 s, and the engine
 /// takes the link for cut after 8 s without contact: 2 s are left for the round trip of a ping.

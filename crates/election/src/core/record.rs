@@ -58,6 +58,11 @@ pub struct Observation {
     pub raw: String,
 }
 
+/// The time without its fraction of a second.
+pub(crate) fn whole_seconds(time: Timestamp) -> Timestamp {
+    Timestamp::from_second(time.as_second()).unwrap_or(time)
+}
+
 /// `metav1.Time`: RFC 3339 in whole seconds; absent is `null`.
 mod seconds {
     use jiff::Timestamp;
@@ -66,17 +71,13 @@ mod seconds {
     #[allow(clippy::ref_option, reason = "serde's signature")]
     pub(super) fn serialize<S: Serializer>(time: &Option<Timestamp>, to: S) -> Result<S::Ok, S::Error> {
         match time {
-            Some(time) => to.collect_str(&format_args!("{:.0}", trunc(*time))),
+            Some(time) => to.collect_str(&format_args!("{:.0}", super::whole_seconds(*time))),
             None => to.serialize_none(),
         }
     }
 
     pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Timestamp>, D::Error> {
         Option::<Timestamp>::deserialize(from)
-    }
-
-    fn trunc(time: Timestamp) -> Timestamp {
-        Timestamp::from_second(time.as_second()).unwrap_or(time)
     }
 }
 

@@ -1,9 +1,8 @@
 //! Two locks used as one, while a deployment moves from the first to the second.
 
 use super::{Lock, LockError};
-use crate::core::{Observation, Record};
+use crate::core::{Observation, Record, whole_seconds};
 use futures::future::{self, BoxFuture, FutureExt as _};
-use jiff::Timestamp;
 use std::sync::Arc;
 
 /// The holder that is reported while two locks do not agree. No candidate has this name, so all of them wait
@@ -135,8 +134,7 @@ impl Lock for MultiLock {
 /// The renew time is cut to whole seconds, so that candidates take each new version of either lock for a
 /// renewal: the secondary may be renewed by somebody who knows only that one.
 fn both(mut primary: Observation, secondary: &Observation) -> Observation {
-    let renewed = &mut primary.record.renew_time;
-    *renewed = renewed.and_then(|time| Timestamp::from_second(time.as_second()).ok());
+    primary.record.renew_time = primary.record.renew_time.map(whole_seconds);
     Observation {
         version: join(&primary.version, Some(&secondary.version)),
         raw: format!("{},{}", primary.raw, secondary.raw),

@@ -25,6 +25,9 @@ pub(crate) const PARTS: [(&str, &str, &str); 7] = [
     ("rbac.authorization.k8s.io/v1", "RoleBinding", "rights"),
 ];
 
+/// What has to be allowed where the API server does not reach the webhook.
+pub(crate) const REACHED_SO: &str = "the API server's hosts reach the controllers' pods at TCP port 9443 (network policies, firewalls, the pod network of the control plane)";
+
 /// Whether the API server reaches the webhook's Service.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Reach {

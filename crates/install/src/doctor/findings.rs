@@ -1,8 +1,8 @@
 //! What is wrong with a cluster or an installation, as a list of findings. Pure.
 
-use super::facts::{Facts, PARTS, Reach};
+use super::facts::{Facts, PARTS, REACHED_SO, Reach};
 use super::nodes::{self, agents, cells, clocks, ports, stock_controllers, zones};
-use crate::cluster::IS_REPLACED;
+use crate::cluster::{REPLACED_KINDS, has_ended};
 use crate::error::InstallError;
 use crate::objects::{AGENT, CONTROLLER, objects};
 use crate::rollout::{Progress, progress};
@@ -282,7 +282,7 @@ fn is_as_applied(part: &Value, wanted: &Value) -> bool {
         return says(&part["spec"]["versions"], &wanted["spec"]["versions"]);
     }
     // Whoever adds a condition or a selector to a policy takes something out of it.
-    if IS_REPLACED.contains(&wanted["kind"].as_str().unwrap_or_default())
+    if REPLACED_KINDS.contains(&wanted["kind"].as_str().unwrap_or_default())
         && !adds_nothing(&part["spec"], &wanted["spec"])
     {
         return false;
@@ -390,7 +390,7 @@ fn replicas(facts: &Facts, found: &mut Found) {
         .pods
         .iter()
         .filter(of_controller)
-        .filter(|pod| pod["status"]["phase"] != "Succeeded" && pod["status"]["phase"] != "Failed")
+        .filter(|pod| !has_ended(pod))
         .filter_map(|pod| pod["spec"]["nodeName"].as_str())
         .collect();
     let distinct: BTreeSet<&&str> = hosts.iter().collect();
@@ -461,7 +461,7 @@ fn webhook(facts: &Facts, found: &mut Found) {
         Reach::Fails(why) => found.error(
             "webhook",
             format!("the API server does not reach the webhook: {why}"),
-            "let the API server's hosts reach the controllers' pods at TCP port 9443 (network policies, firewalls, the pod network of the control plane)",
+            format!("let {REACHED_SO}"),
         ),
     }
     if let Some(count) = facts.fail_open.filter(|count| *count > 0) {

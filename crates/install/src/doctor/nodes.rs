@@ -2,6 +2,7 @@
 
 use super::facts::Facts;
 use super::findings::{Found, Severity, is_member, labels, name, zone};
+use crate::cluster::has_ended;
 use crate::objects::{AGENT, CONTROLLER};
 use evenkeel_api::crd::ZoneHealthSpec;
 use evenkeel_api::names;
@@ -231,8 +232,8 @@ pub(super) fn ports(facts: &Facts, found: &mut Found) {
                     taken["hostPort"] == port && taken["protocol"].as_str().unwrap_or("TCP") == protocol
                 })
         };
-        let runs = |pod: &&Value| !matches!(pod["status"]["phase"].as_str(), Some("Succeeded" | "Failed"));
-        let taken = facts.pods.iter().filter(runs).filter(takes).map(name);
+        let running = facts.pods.iter().filter(|pod| !has_ended(pod));
+        let taken = running.filter(takes).map(name);
         let problem = format!("the agents need {protocol} port {port} of every node, which these pods take:");
         let fix = "move these pods to another port";
         found.about(Severity::Error, "ports", &problem, taken, fix);

@@ -149,8 +149,7 @@ fn which_version_is_newer_than_another_one(#[case] version: &str, #[case] newer:
     assert_eq!(is_newer(version, "0.1.0"), newer);
 }
 
-/// A condition, an action or a selector more takes something out of a policy, and to apply it again would
-/// keep them.
+/// A condition, an action or a selector more takes something out of a policy. To apply it again keeps them.
 #[tokio::test]
 async fn policies_that_somebody_weakened_are_named_and_brought_back() {
     let cluster = installed(&Options::default()).await;

@@ -271,11 +271,12 @@ impl Publication {
             .for_each(|at| due.by(at));
         // Who has lost its zone, too, keeps what it was: where one switch carries everything, each member
         // ranks itself first, and all at once would ask the API server often.
-        let ranked = rank.is_some() && (own.sees_the_zone() || self.ranked);
+        let reports = rank.is_some() && own.sees_the_zone();
+        let ranked = reports || rank.is_some() && self.ranked;
         if std::mem::replace(&mut self.ranked, ranked) != ranked {
             cx.put(Output::Ranked(ranked));
         }
-        let stands = rank.is_some() && own.sees_the_zone() && may_stand && linked;
+        let stands = reports && may_stand && linked;
         self.stood |= stands;
         if stands != self.standing {
             self.standing = stands;

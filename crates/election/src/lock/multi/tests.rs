@@ -3,6 +3,7 @@ use crate::core::{Action, Config, Event, Machine, Now, ReadResult};
 use crate::lock::memory::tests::TokioClock;
 use crate::lock::{Fault, MemoryLock, Op, Rule};
 use futures::StreamExt as _;
+use jiff::Timestamp;
 use rstest::rstest;
 use std::time::Duration;
 
@@ -53,8 +54,7 @@ async fn who_holds_both(
     assert_eq!(seen.map(|seen| seen.record.holder).as_deref(), expected);
 }
 
-/// Somebody who knows only the secondary took it when both were free, and renews it. The primary stands
-/// still.
+/// Somebody who knows only the secondary took it when both were free. It is renewed, and the primary is not.
 #[tokio::test]
 async fn who_renews_the_secondary_alone_is_not_overthrown() {
     let (primary, secondary, multi) = locks();

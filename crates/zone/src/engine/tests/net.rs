@@ -572,19 +572,9 @@ impl Net {
             }
             Output::Stand(stands) => {
                 self.stands.push((self.now, i, stands));
-                if stands {
-                    self.standing.insert(i);
-                } else {
-                    self.standing.remove(&i);
-                }
+                keep(&mut self.standing, i, stands);
             }
-            Output::Ranked(ranked) => {
-                if ranked {
-                    self.ranked.insert(i);
-                } else {
-                    self.ranked.remove(&i);
-                }
-            }
+            Output::Ranked(ranked) => keep(&mut self.ranked, i, ranked),
             Output::Met => {
                 let met = self.engines[i - 1].as_ref().map(|engine| engine.met().clone());
                 self.memory.extend(met.map(|met| (i, met)));
@@ -684,5 +674,14 @@ impl Net {
         self.draws += 1;
         let digest = keys::hash("net", &[&self.seed.to_be_bytes(), &self.draws.to_be_bytes()]);
         u64::from_be_bytes(keys::prefix(&digest)) % bound
+    }
+}
+
+/// Has the set hold the member, or not.
+fn keep(members: &mut BTreeSet<usize>, i: usize, holds: bool) {
+    if holds {
+        members.insert(i);
+    } else {
+        members.remove(&i);
     }
 }
