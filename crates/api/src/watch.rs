@@ -19,6 +19,34 @@ pub enum Delta<K> {
     Broken,
 }
 
+/// What a change says of its watch, whatever its kind.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Progress<'a> {
+    /// An object is there: its key and its resourceVersion.
+    Put(Key, &'a str),
+    /// An object is gone.
+    Gone(&'a Key),
+    /// A complete list.
+    Listed(&'a BTreeSet<Key>),
+    /// The watch failed.
+    Broken,
+}
+
+impl<K: Resource> Delta<K> {
+    /// The same without the object.
+    pub fn progress(&self) -> Progress<'_> {
+        match self {
+            Self::Put(object) => {
+                let version = object.meta().resource_version.as_deref();
+                Progress::Put(key(&**object), version.unwrap_or_default())
+            }
+            Self::Gone(key) => Progress::Gone(key),
+            Self::Listed(keys) => Progress::Listed(keys),
+            Self::Broken => Progress::Broken,
+        }
+    }
+}
+
 /// Key of an object.
 pub fn key(object: &impl Resource) -> Key {
     (

@@ -17,7 +17,7 @@ pub use seen::{Kind, Seen};
 pub use signs::LastSigns;
 
 use crate::planner::incident::recorded;
-use audit::{Ledger, Proof};
+use audit::Ledgers;
 use evenkeel_api::policy::{EndpointsPolicy, ModePolicy};
 use evenkeel_api::watch::Key;
 use evenkeel_judge::policy::effective;
@@ -117,13 +117,6 @@ impl Decisions {
         let is_it = |(namespace, name): &(String, String)| *namespace == pod.namespace && *name == pod.name;
         self.silent_replicas.iter().any(is_it)
     }
-}
-
-/// The watches whose liveness decisions rest on, and what their audits need.
-#[derive(Default)]
-struct Ledgers {
-    leases: Ledger,
-    reports: Ledger,
 }
 
 /// What a look asks for, beside its decisions.
@@ -238,8 +231,7 @@ impl World {
         self.others(now).filter(|(_, is_heard)| *is_heard).count()
     }
 
-    /// Whether another replica is known, also one that was not heard of lately: whoever is blind hears
-    /// nobody.
+    /// Whether another replica is known, heard of lately or not: whoever is blind hears nobody.
     pub fn knows_other_replicas(&self, now: Millis) -> bool {
         self.others(now).next().is_some()
     }
@@ -259,19 +251,19 @@ impl World {
 
     /// A collection that [`Wants::audits`] named was read, or not: resourceVersions by key.
     pub fn audited(&mut self, now: Millis, kind: Kind, found: Option<&BTreeMap<Key, String>>) {
-        let Some(ledger) = self.ledgers.of(kind) else {
-            return;
-        };
-        match found {
-            Some(found) => ledger.answered(now, found),
-            None => ledger.failed(now),
-        }
+        self.ledgers.audited(now, kind, found);
+    }
+
+    /// No read that is under way will be answered.
+    pub fn audits_lost(&mut self, now: Millis) {
+        self.ledgers.lost(now);
     }
 
     /// Looks at everything at `now`: how far we can see, and what is the matter with each node. Decides
     /// nothing before every watch has delivered a complete list.
     pub fn look(&mut self, now: Millis, role: Role) -> Wants {
-        let mut wants = self.look_at_watches(now);
+        let mut wants = self.ledgers.look(now, &self.listed, &mut self.sight);
+        self.sight.look(now);
         if self.listed.len() == Kind::ALL.len() {
             self.judge(now, role);
             wants.services = self.services.look(&self.cluster, &mut self.decisions, now);
@@ -282,34 +274,6 @@ impl World {
     /// Takes the endpoints that were asked for.
     pub fn take_services(&mut self, services: Services, now: Millis) {
         self.services.take(services, now);
-    }
-
-    fn look_at_watches(&mut self, now: Millis) -> Wants {
-        let mut wants = Wants::default();
-        let Self {
-            ledgers,
-            sight,
-            listed,
-            ..
-        } = self;
-        for (kind, ledger, proof) in [
-            (Kind::NodeLease, &mut ledgers.leases, &mut sight.leases),
-            (Kind::Report, &mut ledgers.reports, &mut sight.reports),
-        ] {
-            match ledger.look(now) {
-                Proof::None => {}
-                Proof::Live(at) => proof.progress(at),
-                Proof::Broken => {
-                    proof.broken();
-                    wants.restart.push(kind);
-                }
-            }
-            if listed.contains(&kind) && ledger.wants_read(now, proof.last()) {
-                wants.audits.push(kind);
-            }
-        }
-        sight.look(now);
-        wants
     }
 
     /// Whether the leader is another replica that was seen to work lately.
@@ -402,16 +366,6 @@ impl World {
                 ))
             })
             .collect()
-    }
-}
-
-impl Ledgers {
-    fn of(&mut self, kind: Kind) -> Option<&mut Ledger> {
-        match kind {
-            Kind::NodeLease => Some(&mut self.leases),
-            Kind::Report => Some(&mut self.reports),
-            _ => None,
-        }
     }
 }
 

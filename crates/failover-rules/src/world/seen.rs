@@ -1,7 +1,7 @@
 //! The kinds that are watched.
 
 use evenkeel_api::crd::{AgentStatus, FailoverPolicy, NodeIncident, ZoneChallenge, ZoneHealth, ZoneReport};
-use evenkeel_api::watch::Delta;
+use evenkeel_api::watch::{Delta, Progress};
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{Namespace, Node, PersistentVolumeClaim, Pod};
 
@@ -84,41 +84,26 @@ impl Kind {
     }
 }
 
-/// What a change says of its watch.
-pub(super) enum Progress {
-    Event,
-    /// A complete list.
-    Listed,
-    /// The watch failed.
-    Broken,
-}
-
 impl Seen {
     pub fn kind(&self) -> Kind {
         self.parts().0
     }
 
-    pub(super) fn parts(&self) -> (Kind, Progress) {
-        fn of<K>(delta: &Delta<K>) -> Progress {
-            match delta {
-                Delta::Put(_) | Delta::Gone(_) => Progress::Event,
-                Delta::Listed(_) => Progress::Listed,
-                Delta::Broken => Progress::Broken,
-            }
-        }
+    /// The kind, and what the change says of its watch.
+    pub fn parts(&self) -> (Kind, Progress<'_>) {
         match self {
-            Self::Node(delta) => (Kind::Node, of(delta)),
-            Self::NodeLease(delta) => (Kind::NodeLease, of(delta)),
-            Self::Pod(delta) => (Kind::Pod, of(delta)),
-            Self::Claim(delta) => (Kind::Claim, of(delta)),
-            Self::Zone(delta) => (Kind::Zone, of(delta)),
-            Self::Challenge(delta) => (Kind::Challenge, of(delta)),
-            Self::Report(delta) => (Kind::Report, of(delta)),
-            Self::OwnLease(delta) => (Kind::OwnLease, of(delta)),
-            Self::Agent(delta) => (Kind::Agent, of(delta)),
-            Self::Policy(delta) => (Kind::Policy, of(delta)),
-            Self::Incident(delta) => (Kind::Incident, of(delta)),
-            Self::Home(delta) => (Kind::Home, of(delta)),
+            Self::Node(delta) => (Kind::Node, delta.progress()),
+            Self::NodeLease(delta) => (Kind::NodeLease, delta.progress()),
+            Self::Pod(delta) => (Kind::Pod, delta.progress()),
+            Self::Claim(delta) => (Kind::Claim, delta.progress()),
+            Self::Zone(delta) => (Kind::Zone, delta.progress()),
+            Self::Challenge(delta) => (Kind::Challenge, delta.progress()),
+            Self::Report(delta) => (Kind::Report, delta.progress()),
+            Self::OwnLease(delta) => (Kind::OwnLease, delta.progress()),
+            Self::Agent(delta) => (Kind::Agent, delta.progress()),
+            Self::Policy(delta) => (Kind::Policy, delta.progress()),
+            Self::Incident(delta) => (Kind::Incident, delta.progress()),
+            Self::Home(delta) => (Kind::Home, delta.progress()),
         }
     }
 }

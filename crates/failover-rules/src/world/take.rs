@@ -1,12 +1,11 @@
 //! What the watches deliver, taken into the world: one function for each kind.
 
 use super::facts::{self, Shown, Status};
-use super::seen::Progress;
 use super::{Kind, Seen, World, read};
 use crate::planner::incident::recorded;
 use evenkeel_api::crd::{AgentStatus, FailoverPolicy, NodeIncident, ZoneChallenge, ZoneHealth, ZoneReport};
 use evenkeel_api::names::{self, annotations};
-use evenkeel_api::watch::{Delta, Key, key};
+use evenkeel_api::watch::{Delta, Key, Progress, key};
 use evenkeel_api::zone::RosterSpec;
 use evenkeel_zone::Millis;
 use evenkeel_zone::roster::{CellRef, Roster, cell_object_name, report_object_name};
@@ -45,30 +44,20 @@ impl World {
     }
 
     /// What a change proves of its watch.
-    fn proves(&mut self, now: Millis, kind: Kind, progress: &Progress) {
+    fn proves(&mut self, now: Millis, kind: Kind, progress: &Progress<'_>) {
+        self.ledgers.take(now, kind, progress);
+        if let Progress::Listed(_) = progress {
+            self.listed.insert(kind);
+        }
         let proof = match kind {
-            Kind::NodeLease => Some(&mut self.sight.leases),
-            Kind::Report => Some(&mut self.sight.reports),
-            _ => None,
+            Kind::NodeLease => &mut self.sight.leases,
+            Kind::Report => &mut self.sight.reports,
+            _ => return,
         };
         match progress {
-            Progress::Event if self.listed.contains(&kind) => {
-                if let Some(proof) = proof {
-                    proof.progress(now);
-                }
-            }
-            Progress::Event => {}
-            Progress::Listed => {
-                self.listed.insert(kind);
-                if let Some(proof) = proof {
-                    proof.progress(now);
-                }
-            }
-            Progress::Broken => {
-                if let Some(proof) = proof {
-                    proof.broken();
-                }
-            }
+            Progress::Broken => proof.broken(),
+            _ if self.listed.contains(&kind) => proof.progress(now),
+            _ => {}
         }
     }
 
@@ -123,9 +112,6 @@ impl World {
     fn node_lease(&mut self, now: Millis, delta: Delta<Lease>) {
         match delta {
             Delta::Put(lease) => {
-                self.ledgers
-                    .leases
-                    .put(now, key(&*lease), version_of(&lease.metadata));
                 let name = lease.metadata.name.clone().unwrap_or_default();
                 // A Lease that was never renewed says as much as none.
                 if let Some(renew_time) = read::renew_time(&lease) {
@@ -135,19 +121,15 @@ impl World {
                     }
                 }
             }
-            Delta::Gone(key) => {
-                self.ledgers.leases.gone(&key);
-                self.forget_lease(&key.1);
-            }
+            Delta::Gone(key) => self.forget_lease(&key.1),
             Delta::Listed(keys) => {
-                self.ledgers.leases.listed(&keys);
                 let present: BTreeSet<&str> = keys.iter().map(|(_, name)| name.as_str()).collect();
                 let known: Vec<String> = self.signs.keys().cloned().collect();
                 for name in known.iter().filter(|name| !present.contains(name.as_str())) {
                     self.forget_lease(name);
                 }
             }
-            Delta::Broken => self.ledgers.leases.begins(now),
+            Delta::Broken => {}
         }
     }
 
@@ -346,9 +328,6 @@ impl World {
     fn report(&mut self, now: Millis, delta: Delta<ZoneReport>) {
         match delta {
             Delta::Put(object) => {
-                self.ledgers
-                    .reports
-                    .put(now, key(&*object), version_of(&object.metadata));
                 let name = object.metadata.name.clone().unwrap_or_default();
                 let spec = &object.spec;
                 // Whoever else writes in a reporter's name must not have its report passed over.
@@ -372,16 +351,12 @@ impl World {
                 }
                 warn_of_refused(&name, &self.zones.report(now, &name, spec));
             }
-            Delta::Gone(key) => {
-                self.ledgers.reports.gone(&key);
-                self.zones.report_gone(&key.1);
-            }
+            Delta::Gone(key) => self.zones.report_gone(&key.1),
             Delta::Listed(keys) => {
-                self.ledgers.reports.listed(&keys);
                 self.zones
                     .reports_listed(|name| keys.contains(&cluster_key(name)));
             }
-            Delta::Broken => self.ledgers.reports.begins(now),
+            Delta::Broken => {}
         }
     }
 
@@ -533,8 +508,4 @@ impl World {
 
 pub(super) fn cluster_key(name: &str) -> Key {
     (String::new(), name.to_owned())
-}
-
-fn version_of(metadata: &k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta) -> String {
-    metadata.resource_version.clone().unwrap_or_default()
 }

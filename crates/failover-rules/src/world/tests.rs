@@ -290,6 +290,25 @@ fn a_quiet_watch_is_audited_and_one_that_does_not_deliver_is_begun_anew() {
     assert_eq!(world.look(second(6), Role::Leads).restart, []);
     assert_eq!(world.look(second(7), Role::Leads).restart, [Kind::NodeLease]);
     assert_eq!(world.sight().at(second(7)), View::Held);
+    // What controllers write for each other is read less often, and its silence says nothing of nodes.
+    let wants = world.look(second(11), Role::Leads);
+    assert_eq!(wants.audits, [Kind::Zone, Kind::Challenge, Kind::Incident]);
+    world.audited(second(11), Kind::Zone, Some(&BTreeMap::new()));
+    world.audited(second(11), Kind::Challenge, None);
+    let found = BTreeMap::from([((String::new(), "n1-1".to_owned()), "1".to_owned())]);
+    world.audited(second(11), Kind::Incident, Some(&found));
+    let wants = world.look(second(12), Role::Leads);
+    assert_eq!(wants.restart, [Kind::Incident]);
+    assert!(
+        !wants.audits.contains(&Kind::Challenge),
+        "that of challenges failed"
+    );
+    assert!(
+        world
+            .look(second(15), Role::Leads)
+            .audits
+            .contains(&Kind::Challenge)
+    );
 }
 
 pub(super) const CUT: Facts = Facts {

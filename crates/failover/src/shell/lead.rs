@@ -9,7 +9,6 @@ use super::reads::{services, versions};
 use super::watch::{self, Restarts};
 use crate::clock::instant;
 use crate::webhook::Source;
-use evenkeel_api::crd::ZoneReport;
 use evenkeel_api::names;
 use evenkeel_election::{self as election, State};
 use evenkeel_failover_rules::admission::View;
@@ -25,8 +24,7 @@ use evenkeel_net::watch::Key;
 use evenkeel_zone::Millis;
 use futures::StreamExt as _;
 use futures::stream::{BoxStream, ReadyChunks, SelectAll};
-use k8s_openapi::api::coordination::v1::Lease;
-use kube::{Api, Client};
+use kube::Client;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -453,9 +451,7 @@ impl Controller {
                 tracing::error!(%error, "a task of the controller died");
                 // Nobody knows which; everything that is still wanted may be tried again.
                 self.dispatch.reset();
-                for kind in [Kind::NodeLease, Kind::Report] {
-                    self.world.audited(now, kind, None);
-                }
+                self.world.audits_lost(now);
             }
         }
     }
@@ -477,15 +473,7 @@ impl Controller {
     fn audit(&mut self, kind: Kind) {
         let client = self.client.clone();
         self.tasks.spawn(async move {
-            let read = async {
-                match kind {
-                    Kind::NodeLease => {
-                        versions::<Lease>(&Api::namespaced(client, names::NODE_LEASE_NAMESPACE)).await
-                    }
-                    _ => versions::<ZoneReport>(&Api::all(client)).await,
-                }
-            };
-            let found = match tokio::time::timeout(AUDIT_WITHIN, read).await {
+            let found = match tokio::time::timeout(AUDIT_WITHIN, versions(client, kind)).await {
                 Ok(Ok(found)) => Some(found),
                 Ok(Err(error)) => {
                     tracing::warn!(%error, "cannot read {} to check their watch", kind.name());

@@ -1,7 +1,11 @@
 //! Reads of whole collections: what an audit compares, and the endpoints of Services.
 
+use evenkeel_api::crd::{NodeIncident, ZoneChallenge, ZoneHealth, ZoneReport};
+use evenkeel_api::names;
+use evenkeel_failover_rules::world::Kind;
 use evenkeel_failover_rules::world::services::Services;
 use evenkeel_net::watch::{Key, key};
+use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use kube::api::ListParams;
 use kube::{Api, Client};
@@ -12,8 +16,19 @@ const SLICES_AT_ONCE: u32 = 250;
 /// For more namespaces than this, the slices of the whole cluster are read with one request.
 const NAMESPACES_AT_ONCE: usize = 10;
 
-/// Names and resourceVersions of a collection, read consistently.
-pub(super) async fn versions<K>(api: &Api<K>) -> Result<BTreeMap<Key, String>, kube::Error>
+/// Names and resourceVersions of a collection that is audited, read consistently. Of others there are none.
+pub(super) async fn versions(client: Client, kind: Kind) -> Result<BTreeMap<Key, String>, kube::Error> {
+    match kind {
+        Kind::NodeLease => of::<Lease>(Api::namespaced(client, names::NODE_LEASE_NAMESPACE)).await,
+        Kind::Report => of::<ZoneReport>(Api::all(client)).await,
+        Kind::Zone => of::<ZoneHealth>(Api::all(client)).await,
+        Kind::Challenge => of::<ZoneChallenge>(Api::all(client)).await,
+        Kind::Incident => of::<NodeIncident>(Api::all(client)).await,
+        _ => Ok(BTreeMap::new()),
+    }
+}
+
+async fn of<K>(api: Api<K>) -> Result<BTreeMap<Key, String>, kube::Error>
 where
     K: kube::Resource + Clone + std::fmt::Debug + serde::de::DeserializeOwned,
 {

@@ -9,7 +9,7 @@ use crate::script::SECOND;
 use evenkeel_api::crd::ZoneReportSpec;
 use evenkeel_api::crd::{EndpointsPolicy, FailoverPolicy, FailoverPolicySpec};
 use evenkeel_api::names::{CONTROLLER_LEASE, NAMESPACE, NODE_LEASE_NAMESPACE, conditions};
-use evenkeel_api::watch::{Delta, Key, key};
+use evenkeel_api::watch::{Key, Progress};
 use evenkeel_api::zone::SignedRound;
 use evenkeel_failover_rules::planner::Planner;
 use evenkeel_failover_rules::planner::action::Action;
@@ -20,7 +20,6 @@ use evenkeel_zone::fixture::Fixture;
 use evenkeel_zone::verdict::{Health, Link};
 use evenkeel_zone::wire::{Challenge, Facts, Renewal};
 use k8s_openapi::api::core::v1::NodeCondition;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -36,22 +35,23 @@ struct Side {
     not_before: BTreeMap<Kind, u64>,
     /// For how long each event of a watch takes at least, in this history.
     lag: BTreeMap<Kind, u64>,
-    /// What the watches that are audited have shown.
+    /// What the watches have shown.
     shown: BTreeMap<Kind, BTreeMap<Key, String>>,
 }
 
 impl Side {
     fn take(&mut self, now: Millis, seen: Seen) {
-        let shown = self.shown.entry(seen.kind()).or_default();
-        let version = |meta: &ObjectMeta| meta.resource_version.clone().unwrap_or_default();
-        match &seen {
-            Seen::NodeLease(Delta::Put(lease)) => {
-                shown.insert(key(&**lease), version(&lease.metadata));
+        let (kind, progress) = seen.parts();
+        let shown = self.shown.entry(kind).or_default();
+        match progress {
+            Progress::Put(key, version) => {
+                shown.insert(key, version.to_owned());
             }
-            Seen::Report(Delta::Put(report)) => {
-                shown.insert(key(&**report), version(&report.metadata));
+            Progress::Gone(key) => {
+                shown.remove(key);
             }
-            _ => {}
+            Progress::Listed(keys) => shown.retain(|key, _| keys.contains(key)),
+            Progress::Broken => {}
         }
         self.world.take(now, seen);
     }

@@ -3,6 +3,7 @@
 use super::soon;
 use crate::rng::Rng;
 use crate::script::{Fault, Group, Network, SECOND, Script, WARM_UP};
+use evenkeel_failover_rules::world::Kind;
 
 /// One node dies, or a second one while the first stays dead, or two at once.
 pub(super) fn kills(script: &mut Script, rng: &mut Rng) {
@@ -297,6 +298,17 @@ pub fn outgrown(cut: usize, seed: u64) -> Script {
             let joins = at + 640 * SECOND + rng.below(30 * SECOND);
             script.add(joins, SECOND, Fault::Join(node));
         }
+    })
+}
+
+/// A node is cut off, and meanwhile the watch of one kind shows the leader nothing, or the other replica, for
+/// as long.
+pub fn half_open(kind: Kind, replica: usize, seed: u64) -> Script {
+    alone(Group::CutOff, seed, kind.name(), |script, rng| {
+        let (node, at) = (script.any_node(rng), WARM_UP + 60 * SECOND);
+        script.add(at, 420 * SECOND, Fault::CutCloud(node));
+        let frozen = at + rng.below(100 * SECOND);
+        script.add(frozen, 300 * SECOND, Fault::HalfOpen(replica, kind));
     })
 }
 

@@ -5,7 +5,7 @@ mod hostile;
 pub mod measured;
 mod random;
 
-pub use cases::{few_links, matrix, outgrown, split};
+pub use cases::{few_links, half_open, matrix, outgrown, split};
 pub use hostile::{Mishap, hostile};
 
 use crate::rng::Rng;

@@ -13,10 +13,10 @@
 mod hostile;
 mod measured;
 
-use evenkeel_failover_rules::world::Config;
+use evenkeel_failover_rules::world::{Config, Kind};
 use evenkeel_judge::Profile;
 use evenkeel_sim::agreement::{self, History};
-use evenkeel_sim::groups::{matrix, outgrown, script};
+use evenkeel_sim::groups::{half_open, matrix, outgrown, script};
 use evenkeel_sim::script::{SECOND, WARM_UP};
 use evenkeel_sim::sight::is_vouched_for;
 use evenkeel_sim::zones::Rules;
@@ -112,6 +112,18 @@ fn a_node_that_loses_power() {
 #[test]
 fn a_node_that_is_cut_off_from_the_cloud() {
     keeps_its_promises(Group::CutOff);
+}
+
+#[test]
+fn a_watch_that_shows_nothing_while_a_node_is_cut_off() {
+    for kind in Kind::ALL {
+        let failing = search(0, 8, |seed| {
+            let replica = usize::try_from(seed % 2).unwrap();
+            let broken = run::play(&half_open(kind, replica, seed)).broken;
+            broken.map(|broken| broken.to_string())
+        });
+        assert!(failing.is_empty(), "of {}: {failing:?}", kind.name());
+    }
 }
 
 #[test]
