@@ -7,10 +7,14 @@ use kube::api::{DeleteParams, DynamicObject, ListParams, Patch, PatchParams, Pos
 use kube::core::{ApiResource, GroupVersionKind};
 use kube::{Api, Client, ResourceExt as _};
 use serde_json::Value;
+use std::collections::BTreeMap;
 use std::fmt;
 
 /// Field manager of everything that an installation applies.
 const FIELD_MANAGER: &str = "evenkeel-install";
+
+/// The reason of a cause by which the API server names a field of another manager.
+const CONFLICT: &str = "FieldManagerConflict";
 
 /// Kind, name and namespace of an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -225,13 +229,39 @@ pub(crate) async fn apply(client: &Client, object: &Value, dry_run: bool) -> kub
             }
         }
     }
+    to_value(patch(client, &named, object, dry_run, true).await?)
+}
+
+async fn patch(
+    client: &Client,
+    named: &Named,
+    object: &Value,
+    dry_run: bool,
+    force: bool,
+) -> kube::Result<DynamicObject> {
     let params = PatchParams {
         dry_run,
-        ..PatchParams::apply(FIELD_MANAGER).force()
+        force,
+        ..PatchParams::apply(FIELD_MANAGER)
     };
-    let applied = named
-        .api(client)
-        .patch(&named.name, &params, &Patch::Apply(object))
-        .await?;
-    to_value(applied)
+    let patch = Patch::Apply(object);
+    named.api(client).patch(&named.name, &params, &patch).await
+}
+
+/// The fields in which others have set another value than the object has, by who they are.
+pub(crate) async fn taken_from_others(client: &Client, object: &Value) -> BTreeMap<String, Vec<String>> {
+    let named = Named::of(object);
+    let mut taken = BTreeMap::<String, Vec<String>>::new();
+    if REPLACED_KINDS.contains(&named.kind()) {
+        return taken;
+    }
+    // Whatever else is wrong is found where the object is applied.
+    if let Err(kube::Error::Api(status)) = patch(client, &named, object, true, false).await {
+        let causes = status.details.map(|details| details.causes).unwrap_or_default();
+        for conflict in causes.into_iter().filter(|cause| cause.reason == CONFLICT) {
+            let field = conflict.field.trim_start_matches('.').to_owned();
+            taken.entry(conflict.message).or_default().push(field);
+        }
+    }
+    taken
 }

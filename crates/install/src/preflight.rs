@@ -1,7 +1,7 @@
 //! What has to hold before anything is changed: the cluster's version, that nobody else is there, and the
 //! rights of whoever installs.
 
-use crate::cluster::{Named, apply};
+use crate::cluster::{Named, apply, taken_from_others};
 use crate::error::{InstallError, is_forbidden, said};
 use crate::objects::{AGENT_SETTINGS, INSTALLATION, ROSTER_SECRET, WEBHOOK_SECRET};
 use k8s_openapi::api::authorization::v1::{
@@ -177,7 +177,14 @@ pub(crate) async fn acceptance(
         match apply(client, &object, true).await {
             Ok(applied) => match ending(client, &named, &applied).await {
                 Some(why) => return refused(format!("{named} {why}")),
-                None => accepted.push(object),
+                None => {
+                    let taken = taken_from_others(client, &object).await;
+                    notes.extend(taken.iter().map(|(from, fields)| {
+                        let fields = fields.join(", ");
+                        format!("note: {named} has this version's {fields} again ({from})")
+                    }));
+                    accepted.push(object);
+                }
             },
             Err(kube::Error::Api(status))
                 if status.code == 404 && named.group_and_plural().0 == FLOW_CONTROL =>

@@ -378,7 +378,12 @@ impl World {
                 self.replicas.remove(&name);
                 return;
             }
-            Delta::Listed(_) | Delta::Broken => return,
+            Delta::Listed(keys) => {
+                let is_there = |name: &String| keys.iter().any(|(_, there)| there == name);
+                self.replicas.retain(|name, _| is_there(name));
+                return;
+            }
+            Delta::Broken => return,
         };
         self.zones.lease(now, &lease);
         let name = lease.metadata.name.as_deref().unwrap_or_default();

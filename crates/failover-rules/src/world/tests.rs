@@ -674,15 +674,22 @@ fn replicas_are_counted_by_leases_that_are_seen_to_change() {
     );
     let silent = ("pier".to_owned(), "two".to_owned());
     assert_eq!(world.silent_replicas(second(99)), [silent].into());
-    world.take(second(17), replica("two", "two", 17));
-    world.take(
-        second(18),
-        Seen::OwnLease(Delta::Gone((
+    let key = |name: &str| {
+        (
             "evenkeel-system".to_owned(),
-            "evenkeel-controller-replica-two".to_owned(),
-        ))),
-    );
-    assert_eq!(world.other_replicas(second(18)), 0);
+            format!("evenkeel-controller-replica-{name}"),
+        )
+    };
+    for goes in [Delta::Gone(key("two")), Delta::Listed([key("me")].into())] {
+        world.take(second(17), replica("two", "two", 17));
+        world.take(
+            second(18),
+            Seen::OwnLease(Delta::Listed([key("me"), key("two")].into())),
+        );
+        assert!(world.knows_other_replicas(second(18)));
+        world.take(second(18), Seen::OwnLease(goes));
+        assert!(!world.knows_other_replicas(second(18)));
+    }
 }
 
 /// Whoever may write the object without having the key changes neither who votes nor the version.

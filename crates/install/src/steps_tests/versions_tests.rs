@@ -55,6 +55,29 @@ async fn an_older_command_takes_nothing_away_unless_it_is_told_to() {
 }
 
 #[tokio::test]
+async fn what_others_have_set_is_put_back_and_named() {
+    let cluster = installed(&Options::default()).await;
+    let others = json!({"spec": {"replicas": 5, "minReadySeconds": 9}});
+    cluster
+        .namespaced(HOME)
+        .merge::<Deployment>(CONTROLLER, others)
+        .await;
+    let said = upgraded(&cluster, &act()).await.unwrap();
+    let notes: Vec<&str> = said.lines().filter(|line| line.contains(" again (")).collect();
+    assert_eq!(notes.len(), 1, "{said}");
+    assert!(
+        notes[0].starts_with(
+            "note: Deployment evenkeel-system/evenkeel-controller has this version's spec.replicas again (conflict with "
+        ),
+        "{said}"
+    );
+    let deployment = cluster.namespaced(HOME).get::<Deployment>(CONTROLLER).await;
+    assert_eq!(deployment.spec.unwrap().replicas, Some(2));
+    let again = upgraded(&cluster, &act()).await.unwrap();
+    assert!(!again.contains(" again ("), "{again}");
+}
+
+#[tokio::test]
 async fn where_the_version_changes_images_from_elsewhere_are_to_be_named() {
     let first = Options {
         image: "mirror/evenkeel:1".to_owned(),
