@@ -6,7 +6,7 @@ use crate::candidate::Candidate;
 use crate::carrying::asked_of;
 use crate::event::{AgentDue, Call, Event, LeaseTry, Reply, Source};
 use crate::machine::{Agent, Following};
-use crate::script::{Fault, Level, Step};
+use crate::script::Level;
 use crate::sim::Sim;
 use evenkeel_api::crd::ZoneHealth;
 use evenkeel_api::names::zone_lease;
@@ -547,10 +547,8 @@ impl Sim {
         let other = address
             .and_then(|address| self.node_at(&address))
             .unwrap_or_default();
-        let drops =
-            |step: &Step| step.fault == Fault::ChecksDropped && step.at <= self.now && self.now < step.ends();
-        let dropped = self.script.steps.iter().any(drops);
-        let open = !dropped && self.links.passes(node, other) && self.links.passes(other, node);
+        let open =
+            self.checks_dropped == 0 && self.links.passes(node, other) && self.links.passes(other, node);
         let machine = self.machines.get(other.wrapping_sub(1)).filter(|_| open);
         let stranger = machine.is_some_and(|machine| machine.stranger);
         let stalled = machine.and_then(|machine| machine.stalled_until);

@@ -51,7 +51,9 @@ impl Sim {
             return;
         }
         match step.fault {
-            Fault::SplitLan(_) | Fault::CutOneWay(..) | Fault::CutPair(..) | Fault::ChecksDropped => {}
+            Fault::SplitLan(_) | Fault::CutOneWay(..) | Fault::CutPair(..) => {}
+            Fault::ChecksDropped if begins => self.checks_dropped += 1,
+            Fault::ChecksDropped => self.checks_dropped -= 1,
             Fault::LossyLan(lost) if begins => self.links.lose(index, lost),
             Fault::LossyLan(_) => self.links.mend(index),
             Fault::CutCloud(node) => {

@@ -7,7 +7,7 @@
 
 use crate::rng::Rng;
 use crate::script::{Bursts, Fault, Network};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::hash::{BuildHasherDefault, DefaultHasher};
 
 /// A delayed datagram comes up to this much later than it would have come: others overtake it.
@@ -17,9 +17,9 @@ const OVERTAKEN_BY: u64 = 200;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Cut {
     /// These and all others do not reach each other.
-    Split(Vec<usize>),
+    Split(BTreeSet<usize>),
     /// Nothing gets from these to those.
-    OneWay(Vec<usize>, Vec<usize>),
+    OneWay(BTreeSet<usize>, BTreeSet<usize>),
     /// These two do not reach each other.
     Pair(usize, usize),
 }
@@ -28,8 +28,11 @@ impl Cut {
     /// Of a fault, if it cuts nodes from each other.
     pub(crate) fn of(fault: &Fault) -> Option<Self> {
         match fault {
-            Fault::SplitLan(few) => Some(Self::Split(few.clone())),
-            Fault::CutOneWay(from, to) => Some(Self::OneWay(from.clone(), to.clone())),
+            Fault::SplitLan(few) => Some(Self::Split(few.iter().copied().collect())),
+            Fault::CutOneWay(from, to) => {
+                let set = |nodes: &[usize]| nodes.iter().copied().collect();
+                Some(Self::OneWay(set(from), set(to)))
+            }
             Fault::CutPair(one, other) => Some(Self::Pair(*one, *other)),
             _ => None,
         }
@@ -207,12 +210,12 @@ mod tests {
 
     #[test]
     fn a_cut_stops_what_it_names_and_nothing_else() {
-        let one_way = Cut::OneWay(vec![1, 2], vec![3]);
+        let one_way = Cut::OneWay([1, 2].into(), [3].into());
         assert!(one_way.stops(1, 3) && one_way.stops(2, 3));
         assert!(!one_way.stops(3, 1) && !one_way.stops(1, 2));
         let pair = Cut::Pair(1, 2);
         assert!(pair.stops(1, 2) && pair.stops(2, 1) && !pair.stops(1, 3));
-        let split = Cut::Split(vec![1, 2]);
+        let split = Cut::Split([1, 2].into());
         assert!(split.stops(1, 3) && split.stops(3, 2) && !split.stops(1, 2) && !split.stops(3, 4));
     }
 

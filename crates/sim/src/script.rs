@@ -359,13 +359,10 @@ impl Script {
         self.last_fault_ends().saturating_add(self.rest)
     }
 
-    /// Whether a node breaks the rules at an instant, or did so within the time before.
-    pub fn is_hostile(&self, node: usize, at: u64, lately: u64) -> bool {
-        self.faults_of(node).any(|step| {
-            matches!(step.fault, Fault::Hostile(..))
-                && step.at <= at
-                && at < step.ends().saturating_add(lately)
-        })
+    /// Whether a node breaks the rules at an instant.
+    pub fn is_hostile(&self, node: usize, at: u64) -> bool {
+        self.faults_of(node)
+            .any(|step| matches!(step.fault, Fault::Hostile(..)) && step.at <= at && at < step.ends())
     }
 
     /// Faults of one node itself.

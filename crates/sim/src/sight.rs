@@ -2,7 +2,7 @@
 
 use crate::network::Cut;
 use crate::script::{Fault, Script, Step};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Evidence that is published at an instant rests on what voters heard up to this long before: they miss a
 /// node for a heartbeat period and its grace (2.25 s), a round takes 1 s, a failed round is repeated within 5
@@ -21,24 +21,24 @@ const TOO_SLOW: u64 = 400;
 /// voter that was off or did not run is none of them. `cell`: whose majority that is, where it is not the
 /// whole zone's.
 pub fn may_be_convicted(script: &Script, cell: Option<&BTreeSet<usize>>, node: usize, at: u64) -> bool {
+    let faults = &Faults::of(script);
     let members = |since: u64| {
         script
             .zone_members(node)
-            .filter(move |other| !is_to_join(script, *other, since))
-            .filter(move |other| !has_left(script, *other, since))
             .filter(move |other| cell.is_none_or(|cell| cell.contains(other)))
+            .filter(move |other| !faults.is_to_join(*other, since))
+            .filter(move |other| !faults.has_left(*other, since))
     };
-    let silent = is_silent(script, node, at);
+    let silent = faults.is_silent(node, at);
     // A hostile voter may say no of anybody.
     let misses = |voter: &usize| {
-        let says_no = || script.is_hostile(*voter, at, LOOKS_BACK);
-        let may = || silent || is_apart(script, *voter, node, at) || says_no();
-        *voter != node && !was_off(script, *voter, at) && may()
+        let may = || silent || faults.is_apart(*voter, node, at) || faults.is_hostile(*voter, at);
+        *voter != node && !faults.was_off(*voter, at) && may()
     };
     let can = members(at).filter(misses).count();
     // Who joined, or began anew with another key, has a vote once it has met the others, which the script
     // does not say: those may be without one that would have vouched for the node.
-    let votes = |member: &usize| !is_new(script, *member, at) || misses(member);
+    let votes = |member: &usize| !faults.is_new(*member, at) || misses(member);
     let count = members(at)
         .filter(votes)
         .count()
@@ -77,75 +77,112 @@ pub fn is_vouched_for(script: &Script, node: usize, at: u64) -> bool {
         && sound.iter().any(is_linked)
 }
 
-fn is_new(script: &Script, node: usize, at: u64) -> bool {
-    let came = |step: &Step| matches!(step.fault, Fault::Join(_) | Fault::NewKey(_)) && step.at <= at;
-    script.faults_of(node).any(came)
-}
-
 fn lately(step: &Step, at: u64, after: u64) -> bool {
     step.at <= at && step.ends().saturating_add(after).saturating_add(LOOKS_BACK) >= at
 }
 
-fn is_to_join(script: &Script, node: usize, at: u64) -> bool {
-    let joins = |step: &Step| step.fault == Fault::Join(node) && step.at > at;
-    script.steps.iter().any(joins)
+/// The faults of a script that silence somebody, by whom: it is asked of many pairs of members, and the
+/// script of a large zone has thousands of steps. A cut of the link to the cloud silences nobody.
+struct Faults<'a> {
+    of: BTreeMap<usize, Vec<&'a Step>>,
+    cuts: Vec<(&'a Step, Cut)>,
 }
 
-fn has_left(script: &Script, node: usize, at: u64) -> bool {
-    let left = |step: &Step| step.fault == Fault::Leave(node) && step.at <= at;
-    script.steps.iter().any(left)
-}
-
-/// Whether neither agent nor kubelet answers. One of them alone suffices for a yes.
-fn is_silent(script: &Script, node: usize, at: u64) -> bool {
-    let agent_is_out = script.faults_of(node).any(|step| {
-        // Who lost its disk has no roster until it reads one from the API server: without one it knows nobody
-        // from whom it could take it.
-        if step.at <= at && matches!(step.fault, Fault::DiskLost(_)) {
-            return true;
+impl<'a> Faults<'a> {
+    fn of(script: &'a Script) -> Self {
+        let mut faults = Self {
+            of: BTreeMap::new(),
+            cuts: Vec::new(),
+        };
+        for step in &script.steps {
+            match (step.fault.node(), Cut::of(&step.fault)) {
+                (_, Some(cut)) => faults.cuts.push((step, cut)),
+                (Some(node), None) if !matches!(step.fault, Fault::CutCloud(_)) => {
+                    faults.of.entry(node).or_default().push(step);
+                }
+                _ => {}
+            }
         }
-        let is_out = matches!(
-            step.fault,
-            Fault::PauseAgent(_)
-                | Fault::AgentDown(_)
-                | Fault::AgentUpgrade(_)
-                | Fault::NewKey(_)
-                | Fault::Join(_)
-        );
-        is_out && lately(step, at, SETTLES)
-    });
-    script.faults_of(node).any(|step| match step.fault {
-        Fault::PowerOff(_) | Fault::DiskLost(_) | Fault::Stall(_) => lately(step, at, 0),
-        Fault::Leave(_) => step.at <= at,
-        // Its agent is found where it is heard (53).
-        Fault::NewAddress(_) => lately(step, at, 0),
-        Fault::SlowKubelet(_, by) => by >= TOO_SLOW && agent_is_out && lately(step, at, 0),
-        _ => false,
-    })
-}
+        faults
+    }
 
-/// Whether the node could not vote: for all of the time that a verdict looks back.
-fn was_off(script: &Script, node: usize, at: u64) -> bool {
-    let off = |step: &Step| {
-        let off = matches!(
-            step.fault,
-            Fault::PowerOff(_)
-                | Fault::DiskLost(_)
-                | Fault::Stall(_)
-                | Fault::PauseAgent(_)
-                | Fault::AgentDown(_)
-        );
-        off && step.at + LOOKS_BACK <= at && step.ends() >= at
-    };
-    script.faults_of(node).any(off)
-}
+    fn any(&self, node: usize, is: impl Fn(&Step) -> bool) -> bool {
+        let mut own = self.of.get(&node).into_iter().flatten();
+        own.any(|step| is(step))
+    }
 
-fn is_apart(script: &Script, one: usize, other: usize, at: u64) -> bool {
-    let apart = |step: &Step| {
-        let cut = Cut::of(&step.fault);
-        lately(step, at, 0) && cut.is_some_and(|cut| cut.stops(one, other) || cut.stops(other, one))
-    };
-    script.steps.iter().any(apart)
+    fn is_new(&self, node: usize, at: u64) -> bool {
+        self.any(node, |step| {
+            matches!(step.fault, Fault::Join(_) | Fault::NewKey(_)) && step.at <= at
+        })
+    }
+
+    fn is_to_join(&self, node: usize, at: u64) -> bool {
+        self.any(node, |step| matches!(step.fault, Fault::Join(_)) && step.at > at)
+    }
+
+    fn has_left(&self, node: usize, at: u64) -> bool {
+        self.any(node, |step| {
+            matches!(step.fault, Fault::Leave(_)) && step.at <= at
+        })
+    }
+
+    fn is_hostile(&self, node: usize, at: u64) -> bool {
+        self.any(node, |step| {
+            let lasts = step.at <= at && at < step.ends().saturating_add(LOOKS_BACK);
+            matches!(step.fault, Fault::Hostile(..)) && lasts
+        })
+    }
+
+    /// Whether neither agent nor kubelet answers. One of them alone suffices for a yes.
+    fn is_silent(&self, node: usize, at: u64) -> bool {
+        let agent_is_out = self.any(node, |step| {
+            // Who lost its disk has no roster until it reads one from the API server: without one it knows
+            // nobody from whom it could take it.
+            if step.at <= at && matches!(step.fault, Fault::DiskLost(_)) {
+                return true;
+            }
+            let is_out = matches!(
+                step.fault,
+                Fault::PauseAgent(_)
+                    | Fault::AgentDown(_)
+                    | Fault::AgentUpgrade(_)
+                    | Fault::NewKey(_)
+                    | Fault::Join(_)
+            );
+            is_out && lately(step, at, SETTLES)
+        });
+        self.any(node, |step| match step.fault {
+            Fault::PowerOff(_) | Fault::DiskLost(_) | Fault::Stall(_) => lately(step, at, 0),
+            Fault::Leave(_) => step.at <= at,
+            // Its agent is found where it is heard (53).
+            Fault::NewAddress(_) => lately(step, at, 0),
+            Fault::SlowKubelet(_, by) => by >= TOO_SLOW && agent_is_out && lately(step, at, 0),
+            _ => false,
+        })
+    }
+
+    /// Whether the node could not vote: for all of the time that a verdict looks back.
+    fn was_off(&self, node: usize, at: u64) -> bool {
+        self.any(node, |step| {
+            let off = matches!(
+                step.fault,
+                Fault::PowerOff(_)
+                    | Fault::DiskLost(_)
+                    | Fault::Stall(_)
+                    | Fault::PauseAgent(_)
+                    | Fault::AgentDown(_)
+            );
+            off && step.at + LOOKS_BACK <= at && step.ends() >= at
+        })
+    }
+
+    fn is_apart(&self, one: usize, other: usize, at: u64) -> bool {
+        let stops = |cut: &Cut| cut.stops(one, other) || cut.stops(other, one);
+        self.cuts
+            .iter()
+            .any(|(step, cut)| lately(step, at, 0) && stops(cut))
+    }
 }
 
 #[cfg(test)]

@@ -73,6 +73,8 @@ pub struct Sim {
     pub(crate) api_down: usize,
     /// The stock controllers died with the API server, and begin anew with it.
     pub(crate) stock_died: bool,
+    /// Faults that drop checks of kubelets.
+    pub(crate) checks_dropped: usize,
     pub(crate) slow_writes: BTreeMap<usize, u64>,
     pub(crate) stale_reads: BTreeMap<usize, u64>,
     /// Who sent the datagram that an agent looks at now, or the last one.
@@ -123,6 +125,7 @@ impl Sim {
             cuts: BTreeMap::new(),
             api_down: 0,
             stock_died: false,
+            checks_dropped: 0,
             slow_writes: BTreeMap::new(),
             stale_reads: BTreeMap::new(),
             heard_from: 0,

@@ -70,7 +70,7 @@ impl Votes {
             return Vec::new();
         };
         // What a hostile member writes is no verdict of anybody.
-        if node_number(&report.reporter).is_some_and(|node| script.is_hostile(node, change.at, 0)) {
+        if node_number(&report.reporter).is_some_and(|node| script.is_hostile(node, change.at)) {
             return Vec::new();
         }
         let published = before.map(requests).unwrap_or_default();
