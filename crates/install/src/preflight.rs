@@ -175,17 +175,17 @@ pub(crate) async fn acceptance(
         }
         let refused = |what: String| Err(InstallError::Refused(what));
         match apply(client, &object, true).await {
-            Ok(applied) => match ending(client, &named, &applied).await {
-                Some(why) => return refused(format!("{named} {why}")),
-                None => {
-                    let taken = taken_from_others(client, &object).await;
-                    notes.extend(taken.iter().map(|(from, fields)| {
-                        let fields = fields.join(", ");
-                        format!("note: {named} has this version's {fields} again ({from})")
-                    }));
-                    accepted.push(object);
+            Ok(applied) => {
+                if let Some(why) = ending(client, &named, &applied).await {
+                    return refused(format!("{named} {why}"));
                 }
-            },
+                let taken = taken_from_others(client, &object).await;
+                notes.extend(taken.iter().map(|(from, fields)| {
+                    let fields = fields.join(", ");
+                    format!("note: {named} has this version's {fields} again ({from})")
+                }));
+                accepted.push(object);
+            }
             Err(kube::Error::Api(status))
                 if status.code == 404 && named.group_and_plural().0 == FLOW_CONTROL =>
             {

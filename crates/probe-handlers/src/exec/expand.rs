@@ -35,7 +35,11 @@ pub fn expand(command: &[String], env: &[(String, String)]) -> Result<Vec<String
 }
 
 /// An environment whose values may refer to earlier ones.
-pub(super) fn environment(env: &[(String, String)]) -> Result<Vec<(String, String)>, TooLong> {
+///
+/// # Errors
+///
+/// 6 MiB in all is the most.
+pub fn environment(env: &[(String, String)]) -> Result<Vec<(String, String)>, TooLong> {
     let mut known: HashMap<&str, String> = HashMap::new();
     let mut room = MOST_EXPANDED;
     env.iter()

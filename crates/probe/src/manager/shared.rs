@@ -47,7 +47,8 @@ pub(super) struct State {
     streaks: HashMap<Key, Streak>,
     hub: Hub,
     lags: Lags,
-    in_flight: usize,
+    /// Attempts under way, by ticket: how their tasks hear that nobody waits for them any more.
+    under_way: HashMap<u64, CancellationToken>,
     /// Until when the driver sleeps; `None`: until it is woken.
     planned: Option<Duration>,
 }
@@ -100,7 +101,7 @@ impl State {
             starved,
             lag,
         } = ended;
-        self.in_flight = self.in_flight.saturating_sub(1);
+        self.under_way.remove(&ticket);
         self.lags.observe(lag);
         self.engine.settle(ticket, outcome, starved, now);
     }
@@ -134,7 +135,7 @@ impl Shared {
                 streaks: HashMap::new(),
                 hub: Hub::default(),
                 lags: Lags::default(),
-                in_flight: 0,
+                under_way: HashMap::new(),
                 planned: None,
             }),
             wake: Notify::new(),
@@ -164,8 +165,9 @@ impl Shared {
         result
     }
 
-    /// The next attempts to be made now; an attempt that has ended is settled first.
-    pub(super) fn attempts(&self, ended: Option<Ended>) -> (Vec<Attempt>, Now) {
+    /// The next attempts to be made now, each with a token that ends when nobody waits for it any more; an
+    /// attempt that has ended is settled first.
+    pub(super) fn attempts(&self, ended: Option<Ended>) -> (Vec<(Attempt, CancellationToken)>, Now) {
         let mut state = self.lock();
         let now = self.clock.now();
         if let Some(ended) = ended {
@@ -175,9 +177,10 @@ impl Shared {
         while attempts.len() < BATCH
             && let Some(attempt) = state.engine.next_attempt(now)
         {
-            attempts.push(attempt);
+            let abandoned = CancellationToken::new();
+            state.under_way.insert(attempt.ticket, abandoned.clone());
+            attempts.push((attempt, abandoned));
         }
-        state.in_flight += attempts.len();
         self.report(&mut state);
         if attempts.is_empty() {
             self.rouse(&mut state);
@@ -250,6 +253,11 @@ impl Shared {
                 let _ = sender.send(Arc::new(notice));
             }
         }
+        for ticket in state.engine.abandoned() {
+            if let Some(task) = state.under_way.get(&ticket) {
+                task.cancel();
+            }
+        }
         if dirty {
             self.changed.notify_one();
         }
@@ -298,7 +306,7 @@ impl Shared {
         Sample {
             rows: rows.collect(),
             lags: state.lags.clone(),
-            in_flight: state.in_flight,
+            in_flight: state.under_way.len(),
             waiting,
         }
     }

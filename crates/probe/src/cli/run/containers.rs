@@ -72,10 +72,11 @@ impl Containers {
         }
     }
 
-    pub(super) fn failed(&self) -> bool {
+    /// Whether the pod has succeeded, once nothing of it runs any more, nor will.
+    pub(super) fn over(&self) -> Option<bool> {
         match self {
-            Self::Simulated(kubelet) => kubelet.failed(),
-            Self::Real(runtime) => runtime.failed(),
+            Self::Simulated(kubelet) => kubelet.failed().then_some(false),
+            Self::Real(runtime) => runtime.over(),
         }
     }
 
