@@ -47,11 +47,8 @@ impl Default for Ledgers {
 
 impl Ledgers {
     fn of(&mut self, kind: Kind) -> Option<&mut Ledger> {
-        let ledgers = self.0.iter_mut();
-        ledgers
-            .filter(|(of, _)| *of == kind)
-            .map(|(_, ledger)| ledger)
-            .next()
+        let found = self.0.iter_mut().find(|(of, _)| *of == kind);
+        found.map(|(_, ledger)| ledger)
     }
 
     /// Takes in what a watch has shown.
@@ -95,18 +92,14 @@ impl Ledgers {
                 _ => None,
             };
             match (ledger.look(now), proof) {
-                (Proof::None, _) => {}
-                (Proof::Live(at), proof) => {
-                    if let Some(proof) = proof {
-                        proof.progress(at);
-                    }
-                }
+                (Proof::Live(at), Some(proof)) => proof.progress(at),
                 (Proof::Broken, proof) => {
+                    wants.restart.push(*kind);
                     if let Some(proof) = proof {
                         proof.broken();
                     }
-                    wants.restart.push(*kind);
                 }
+                (Proof::None | Proof::Live(_), _) => {}
             }
             if listed.contains(kind) && ledger.wants_read(now) {
                 wants.audits.push(*kind);
