@@ -3,7 +3,7 @@
 mod expand;
 mod local;
 
-pub use expand::{MOST_EXPANDED, TooLong, environment, expand, expand_with};
+pub use expand::{MOST_EXPANDED, TooLong, expand, expand_with};
 pub use local::Local;
 
 use crate::wording;

@@ -193,8 +193,8 @@ impl AsyncWrite for RecordedStream {
     }
 }
 
-/// Takes any certificate, as a kubelet does, and those that it cannot read as well. Signatures are not looked
-/// at: they would prove that the other side holds the key of a certificate that nobody knows.
+/// Takes any certificate, readable or not, as a kubelet does. Signatures are not looked at: they would prove
+/// that the other side holds the key of a certificate that nobody knows.
 #[derive(Debug)]
 struct Anybody(Arc<CryptoProvider>);
 

@@ -35,11 +35,7 @@ pub fn expand(command: &[String], env: &[(String, String)]) -> Result<Vec<String
 }
 
 /// An environment whose values may refer to earlier ones.
-///
-/// # Errors
-///
-/// 6 MiB in all is the most.
-pub fn environment(env: &[(String, String)]) -> Result<Vec<(String, String)>, TooLong> {
+pub(super) fn environment(env: &[(String, String)]) -> Result<Vec<(String, String)>, TooLong> {
     let mut known: HashMap<&str, String> = HashMap::new();
     let mut room = MOST_EXPANDED;
     env.iter()

@@ -1,8 +1,5 @@
 //! Commands as processes of this machine.
 
-mod start;
-
-use self::start::start;
 use super::expand;
 use super::{Execute, Ran, timed_out};
 use crate::{Outcome, Target};
@@ -16,9 +13,9 @@ use std::os::unix::process::ExitStatusExt as _;
 use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt as _};
-use tokio::process::{Child, ChildStderr, ChildStdout, Command};
+use tokio::process::{Child, Command};
 use tokio::signal::unix::{Signal as Signals, SignalKind, signal};
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{sleep, timeout};
 
 /// For how long output is waited for after the command itself has ended: descendants may hold its pipes.
 const LINGER: Duration = Duration::from_millis(100);
@@ -62,24 +59,19 @@ async fn run(env: &[(String, String)], command: &[String], limit: Duration) -> R
         .map_err(|error| format!("cannot start {program:?}: the container's environment: {error}"))?;
     // Before the command starts, so that its end cannot be missed.
     let mut ends = signal(SignalKind::child()).map_err(lost)?;
-    let mut started = Command::new(program);
-    started
+    let mut child = Command::new(program)
         .args(arguments)
         .env_clear()
         .envs(environment)
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
-        .process_group(0);
-    let begun = Instant::now();
-    let Ok(group) = timeout(limit, start(program, move || started.spawn())).await else {
-        tracing::warn!(program, "the command of a probe does not start in time");
-        return Ok(timed_out(command, limit));
-    };
-    let mut group = group.map_err(|error| cannot_start(program, &error))?;
+        .process_group(0)
+        .spawn()
+        .map_err(|error| cannot_start(program, &error))?;
     let (mut stdout, mut stderr) = (Kept::default(), Kept::default());
-    let pipes = group.pipes();
-    let limit_left = limit.saturating_sub(begun.elapsed());
+    let pipes = (child.stdout.take(), child.stderr.take());
+    let mut group = Group::new(child).ok_or_else(|| lost(io::Error::other("it has no process ID")))?;
     let read = async {
         futures::join!(stdout.read(pipes.0), stderr.read(pipes.1));
     };
@@ -94,7 +86,7 @@ async fn run(env: &[(String, String)], command: &[String], limit: Duration) -> R
                 }
             }
         };
-        let ended = timeout(limit_left, whole).await;
+        let ended = timeout(limit, whole).await;
         if let Ok(Ok(false)) = ended {
             // What the command itself has written is in the pipe by now; only descendants can write more.
             let _ = timeout(LINGER, &mut read).await;
@@ -193,12 +185,6 @@ impl Group {
             child: Some(child),
             id,
         })
-    }
-
-    /// Standard output and standard error.
-    fn pipes(&mut self) -> (Option<ChildStdout>, Option<ChildStderr>) {
-        let child = self.child.as_mut();
-        child.map_or((None, None), |child| (child.stdout.take(), child.stderr.take()))
     }
 
     /// Waits for the end of the command, without reaping it.

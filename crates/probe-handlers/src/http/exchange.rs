@@ -19,7 +19,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 /// Longest head of an answer in bytes. Go reads 10 MiB; a health check has no use for that.
 pub(crate) const HEAD: usize = 64 << 10;
 /// Most header lines in it.
-pub(crate) const LINES: usize = 256;
+const LINES: usize = 256;
 /// HTTP/2's least window. No probe reads more than a body of 10 KiB.
 const WINDOW: u32 = (1 << 16) - 1;
 

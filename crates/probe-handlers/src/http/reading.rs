@@ -1,6 +1,6 @@
 //! What Go says of an answer that it cannot read.
 
-use super::exchange::{Fault, HEAD, LINES};
+use super::exchange::{Fault, HEAD};
 use crate::wording::{Ends, broken, quote};
 use http::{HeaderName, HeaderValue, Response, Version, header};
 use std::error::Error as _;
@@ -18,9 +18,7 @@ pub(crate) fn no_answer(fault: &Fault, ends: Ends) -> String {
         return broken(ends, error);
     }
     if error.to_string() == TOO_LARGE {
-        return format!(
-            "{BROKEN}: net/http: server response headers exceeded {HEAD} bytes or {LINES} lines; aborted"
-        );
+        return format!("{BROKEN}: net/http: server response headers exceeded {HEAD} bytes; aborted");
     }
     if chain(error).contains("content-length") {
         // What is left to read is the body.

@@ -79,7 +79,7 @@ pub(super) async fn grpc(args: &GrpcArgs) -> Result<Request, CliError> {
 
 pub(super) fn exec(args: &ExecArgs) -> Result<Request, CliError> {
     if let Some(program) = args.command.first() {
-        program::find(program, None).map_err(CliError::usage)?;
+        program::find(program).map_err(CliError::usage)?;
     }
     let target = args.command.join(" ");
     // `$(NAME)` is for manifests: here a shell has had its turn, and what is left is meant as it stands.
@@ -177,9 +177,7 @@ pub(super) async fn run(
         if turn + 1 < args.count {
             tokio::select! {
                 () = tokio::time::sleep_until(began + args.interval) => {}
-                () = shutdown.cancelled() => {
-                    return Err(CliError::later("stopped by a signal before the last probe"));
-                }
+                () = shutdown.cancelled() => break,
             }
         }
     }

@@ -227,7 +227,6 @@ fn end_text(reason: &str, ready: bool, kills: u64) -> String {
         "signal" => "stopped by a signal",
         "time" => "the time is over",
         "ready" => "all containers are ready",
-        "succeeded" => "the pod has succeeded: its containers have ended well",
         _ => "the pod has failed: nothing of it runs any more",
     };
     let kills = match kills {

@@ -7,7 +7,6 @@
 
 use super::EventAbout;
 use crate::core::{Event, Now};
-use evenkeel_probe_handlers::wording::cut;
 use std::collections::{BTreeMap, HashMap};
 use std::hash::{BuildHasher as _, Hash, RandomState};
 use std::time::Duration;
@@ -183,6 +182,15 @@ impl Correlator {
         name.truncate(name.trim_end_matches(['.', '-']).len());
         name + &suffix
     }
+}
+
+/// Cuts a text at a character's border.
+fn cut(text: &mut String, bytes: usize) {
+    let mut end = bytes.min(text.len());
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    text.truncate(end);
 }
 
 /// Values by hash of their key; the latest used [`ENTRIES`].

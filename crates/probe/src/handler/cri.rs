@@ -7,8 +7,8 @@ use evenkeel_cri::{Client, Error};
 use futures::future::BoxFuture;
 use std::time::Duration;
 
-/// Runs commands in containers by `ExecSync`, as a kubelet does. The runtime keeps the time where that is
-/// whole seconds, and ends the command; only a runtime that says nothing for two minutes more is given up.
+/// Runs commands in containers by `ExecSync`, as a kubelet does. The runtime keeps the time, in whole seconds
+/// rounded up, and ends the command; only a runtime that says nothing for two minutes more is given up.
 #[derive(Clone, Debug)]
 pub struct Cri {
     client: Client,
@@ -29,19 +29,7 @@ impl Execute for Cri {
         timeout: Duration,
     ) -> BoxFuture<'a, Ran> {
         Box::pin(async move {
-            let asked = self.client.exec(&target.container_id, command, timeout);
-            // Strict mode knows milliseconds, and the runtime does not. A call that is given up ends its
-            // command.
-            let asked = async {
-                if timeout.subsec_nanos() == 0 {
-                    return Some(asked.await);
-                }
-                tokio::time::timeout(timeout, asked).await.ok()
-            };
-            let Some(asked) = asked.await else {
-                return timed_out(command, timeout);
-            };
-            match asked {
+            match self.client.exec(&target.container_id, command, timeout).await {
                 Ok(exec) => {
                     let mut output = exec.stdout;
                     output.truncate(Outcome::OUTPUT);

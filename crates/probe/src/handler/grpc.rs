@@ -46,7 +46,7 @@ pub async fn probe(port: u16, service: &str, target: &Target, probe: &Probe, com
         (Compat::Strict, true) => Some(&probe.extras.tls),
         _ => None,
     };
-    let mut connection = Connection::new(address, target.source, tls);
+    let connection = Connection::new(address, target.source, tls);
     let attempts = async {
         let mut pause = BACKOFF;
         loop {

@@ -218,12 +218,11 @@ pub(super) fn shell_steps(_: &Seen, _: Kind, probe: &Probe) -> Option<Hit> {
         return None;
     };
     let script = script(command)?;
-    let is_step = |step: &&str| !step.trim().is_empty();
-    let mut steps: Vec<&str> = script.split([';', '\n']).filter(is_step).collect();
-    steps.pop();
-    let all_count = steps.iter().all(|step| step.contains("|| exit "));
-    let piped = script.replace("&&", "").replace("||", "").contains(['|', '&']);
-    if all_count && !piped {
+    let step = ["|", ";", "&", "\n"]
+        .into_iter()
+        .find(|step| script.trim().contains(step))?;
+    // Chained by && alone, every step counts.
+    if step == "&" && !script.replace("&&", "").contains('&') {
         return None;
     }
     hit(

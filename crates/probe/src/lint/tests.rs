@@ -140,11 +140,6 @@ fn cases() -> Vec<(&'static str, Value, Value)> {
             exec(&["/bin/bash", "-ec", "a && b"], 10),
         ),
         (
-            "EK-P014",
-            exec(&["sh", "-c", "a; b || exit 1; exec c"], 10),
-            exec(&["sh", "-c", "a || exit 1; b || exit 2\nexec c"], 10),
-        ),
-        (
             "EK-P015",
             pod(json!({"env": variable, "readinessProbe": {"exec": {"command": ["x", "-n=$(A)"]}}})),
             pod(json!({"env": variable, "readinessProbe": {"exec": {"command": ["x", "-n=$$(A)"]}}})),

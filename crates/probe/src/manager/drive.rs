@@ -9,7 +9,6 @@ use std::any::Any;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio_util::sync::CancellationToken;
 
 /// Beyond its time a prober gets this long to say so; then it is given up. More than a call into a container
 /// runtime is given beyond its time (two minutes upstream).
@@ -54,23 +53,17 @@ impl<P: Prober> Driver<P> {
             // All of them at once: what is dropped before it runs returns its permit, too.
             let permits: Vec<_> = attempts
                 .into_iter()
-                .map(|(attempt, abandoned)| (Permit::of(&self.shared, &attempt), attempt, abandoned))
+                .map(|attempt| (Permit::of(&self.shared, &attempt), attempt))
                 .collect();
-            for (permit, attempt, abandoned) in permits {
-                let task = self.clone().make(permit, attempt, abandoned, now.mono);
+            for (permit, attempt) in permits {
+                let task = self.clone().make(permit, attempt, now.mono);
                 self.shared.tasks.spawn(task);
             }
         }
     }
 
     /// Makes one attempt, whatever becomes of it.
-    async fn make(
-        self: Arc<Self>,
-        permit: Permit,
-        mut attempt: Attempt,
-        abandoned: CancellationToken,
-        taken: Duration,
-    ) {
+    async fn make(self: Arc<Self>, permit: Permit, mut attempt: Attempt, taken: Duration) {
         let shared = &self.shared;
         attempt.lag += shared.clock.now().mono.saturating_sub(taken);
         let limit = GRACE.saturating_add(attempt.probe.timeout.saturating_mul(attempt.tries()));
@@ -85,21 +78,17 @@ impl<P: Prober> Driver<P> {
                 Compat::Kubelet => (tokio::time::timeout(limit, probe).await.ok(), false),
             }
         };
-        // It may last for as long as its manifest says, and the pod be gone long before.
-        let watched = abandoned.run_until_cancelled(watched);
-        let Some(watched) = shared.shutdown.run_until_cancelled(watched).await else {
+        let Some((ended, starved)) = shared.shutdown.run_until_cancelled(watched).await else {
             return;
         };
-        let starved = watched.as_ref().is_some_and(|(_, starved)| *starved);
-        let outcome = match watched.map(|(ended, _)| ended) {
-            None => Outcome::error(Verdict::Unknown, "nobody waits for it any more"),
-            Some(Some(Ok(outcome))) => outcome,
-            Some(Some(Err(panic))) => {
+        let outcome = match ended {
+            Some(Ok(outcome)) => outcome,
+            Some(Err(panic)) => {
                 let why = panic_text(&*panic);
                 tracing::error!(probe = %attempt.key, panic = why, "a prober panicked: this attempt counts as unknown");
                 Outcome::error(Verdict::Unknown, format!("the prober panicked: {why}"))
             }
-            Some(None) => {
+            None => {
                 tracing::error!(probe = %attempt.key, ?limit, "a prober did not end in time: this attempt counts as unknown");
                 Outcome::error(
                     Verdict::Unknown,

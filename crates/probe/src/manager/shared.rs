@@ -47,8 +47,7 @@ pub(super) struct State {
     streaks: HashMap<Key, Streak>,
     hub: Hub,
     lags: Lags,
-    /// Attempts under way, by ticket: how their tasks hear that nobody waits for them any more.
-    under_way: HashMap<u64, CancellationToken>,
+    in_flight: usize,
     /// Until when the driver sleeps; `None`: until it is woken.
     planned: Option<Duration>,
 }
@@ -101,7 +100,7 @@ impl State {
             starved,
             lag,
         } = ended;
-        self.under_way.remove(&ticket);
+        self.in_flight = self.in_flight.saturating_sub(1);
         self.lags.observe(lag);
         self.engine.settle(ticket, outcome, starved, now);
     }
@@ -135,7 +134,7 @@ impl Shared {
                 streaks: HashMap::new(),
                 hub: Hub::default(),
                 lags: Lags::default(),
-                under_way: HashMap::new(),
+                in_flight: 0,
                 planned: None,
             }),
             wake: Notify::new(),
@@ -165,9 +164,8 @@ impl Shared {
         result
     }
 
-    /// The next attempts to be made now, each with a token that ends when nobody waits for it any more; an
-    /// attempt that has ended is settled first.
-    pub(super) fn attempts(&self, ended: Option<Ended>) -> (Vec<(Attempt, CancellationToken)>, Now) {
+    /// The next attempts to be made now; an attempt that has ended is settled first.
+    pub(super) fn attempts(&self, ended: Option<Ended>) -> (Vec<Attempt>, Now) {
         let mut state = self.lock();
         let now = self.clock.now();
         if let Some(ended) = ended {
@@ -177,10 +175,9 @@ impl Shared {
         while attempts.len() < BATCH
             && let Some(attempt) = state.engine.next_attempt(now)
         {
-            let abandoned = CancellationToken::new();
-            state.under_way.insert(attempt.ticket, abandoned.clone());
-            attempts.push((attempt, abandoned));
+            attempts.push(attempt);
         }
+        state.in_flight += attempts.len();
         self.report(&mut state);
         if attempts.is_empty() {
             self.rouse(&mut state);
@@ -253,11 +250,6 @@ impl Shared {
                 let _ = sender.send(Arc::new(notice));
             }
         }
-        for ticket in state.engine.abandoned() {
-            if let Some(task) = state.under_way.get(&ticket) {
-                task.cancel();
-            }
-        }
         if dirty {
             self.changed.notify_one();
         }
@@ -306,7 +298,7 @@ impl Shared {
         Sample {
             rows: rows.collect(),
             lags: state.lags.clone(),
-            in_flight: state.under_way.len(),
+            in_flight: state.in_flight,
             waiting,
         }
     }

@@ -5,8 +5,7 @@ use crate::exec::{Execute as _, Ran, outcome};
 use crate::{Container, Outcome, Target, Verdict};
 use std::fs;
 use std::path::Path;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 const LONG: Duration = Duration::from_secs(60);
@@ -313,55 +312,4 @@ async fn a_thousand_commands_leave_no_descriptors_and_no_zombies() {
             .count()
     };
     evenkeel_testkit::until("no zombie", async || zombies() == 0).await;
-}
-
-/// As where the file server of the program does not answer. What starts in the end is nobody's, and ends.
-#[tokio::test]
-async fn a_start_that_hangs_ends_with_its_time_and_holds_up_no_other_program() {
-    let (free, hangs) = std::sync::mpsc::channel::<()>();
-    let (tell, id) = std::sync::mpsc::channel();
-    let spawn = move || {
-        let _ = hangs.recv();
-        let child = tokio::process::Command::new("sleep")
-            .arg("1000")
-            .process_group(0)
-            .spawn()?;
-        tell.send(child.id()).unwrap();
-        Ok(child)
-    };
-    let soon = Duration::from_millis(100);
-    let started = tokio::time::timeout(soon, super::start::start("hangs", spawn)).await;
-    assert!(started.is_err(), "it is waited for no longer than that");
-    assert_eq!(run("echo on", LONG).await, exited(0, "on\n"));
-    free.send(()).unwrap();
-    let id = id.recv().unwrap().unwrap().try_into().unwrap();
-    evenkeel_testkit::eventually("its end", LONG, || async { (!there(id)).then_some(()) }).await;
-}
-
-/// Each attempt would leave one thread more.
-#[tokio::test]
-async fn starts_of_one_program_that_hang_are_few() {
-    let (free, hangs) = std::sync::mpsc::channel::<()>();
-    let (hangs, begun) = (Arc::new(Mutex::new(hangs)), Arc::new(AtomicUsize::new(0)));
-    let starts = (0..6).map(|_| {
-        let (hangs, begun) = (hangs.clone(), begun.clone());
-        super::start::start("hangs too", move || {
-            begun.fetch_add(1, Ordering::SeqCst);
-            let _ = hangs.lock().unwrap().recv();
-            Err(std::io::Error::other("in vain"))
-        })
-    });
-    let starts = futures::future::join_all(starts);
-    tokio::pin!(starts);
-    let four = evenkeel_testkit::eventually("four have begun", LONG, || async {
-        (begun.load(Ordering::SeqCst) == 4).then_some(())
-    });
-    tokio::select! {
-        _ = &mut starts => panic!("none has an end yet"),
-        () = four => {}
-    }
-    drop(free);
-    let all = starts.await;
-    assert!(all.iter().all(Result::is_err) && all.len() == 6);
-    assert_eq!(begun.load(Ordering::SeqCst), 6);
 }

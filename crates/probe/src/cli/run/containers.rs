@@ -72,11 +72,10 @@ impl Containers {
         }
     }
 
-    /// Whether the pod has succeeded, once nothing of it runs any more, nor will.
-    pub(super) fn over(&self) -> Option<bool> {
+    pub(super) fn failed(&self) -> bool {
         match self {
-            Self::Simulated(kubelet) => kubelet.failed().then_some(false),
-            Self::Real(runtime) => runtime.over(),
+            Self::Simulated(kubelet) => kubelet.failed(),
+            Self::Real(runtime) => runtime.failed(),
         }
     }
 

@@ -167,8 +167,8 @@ async fn follow(
         if args.until_ready && session.ready() {
             return Ok(Ending::Ready);
         }
-        if let Some(ending) = session.over() {
-            return Ok(ending);
+        if session.failed() {
+            return Ok(Ending::Failed);
         }
         if session.unread() {
             return Ok(Ending::Unread);

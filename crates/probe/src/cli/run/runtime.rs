@@ -4,9 +4,7 @@ use super::super::error::CliError;
 use super::super::kubelet::{self, Action, Seen};
 use super::setup::Setup;
 use crate::core::engine::Report;
-use crate::core::{
-    Container, ContainerState, ContainerStatus, Kind, Phase, Pod, PodStatus, Role, runs_again,
-};
+use crate::core::{ContainerState, ContainerStatus, Kind, Phase, Pod, PodStatus, Role, runs_again};
 use evenkeel_cri::{self as cri, Client, State};
 use evenkeel_net::log::causes;
 use std::future::Future;
@@ -193,22 +191,18 @@ impl Runtime {
         self.seen().all(|container| container.ready)
     }
 
-    /// Whether all containers have ended well, once all have ended and none runs again. Sidecars always run
-    /// again, and a kubelet ends them after the others: they count where nothing else is probed.
-    pub(super) fn over(&self) -> Option<bool> {
+    /// Whether all containers have ended and none runs again.
+    pub(super) fn failed(&self) -> bool {
         let status = self.status();
-        let of = |role| move |spec: &&Arc<Container>| spec.role == role;
-        let any = self.pod.containers.iter().any(|spec| spec.role == Role::Regular);
-        let counts = if any { Role::Regular } else { Role::Sidecar };
-        let mut ends = self.pod.containers.iter().filter(of(counts)).map(|spec| {
-            let mut known = self.containers.iter();
-            let known = known.find(|known| known.status.name == spec.name)?;
-            let ContainerState::Terminated { exit_code } = known.status.state else {
-                return None;
-            };
-            (!runs_again(&self.pod, spec, exit_code, &status)).then_some(exit_code == 0)
-        });
-        ends.try_fold(true, |well, end| Some(well && end?))
+        let mut probed = self.pod.containers.iter().filter(|spec| spec.role != Role::Init);
+        probed.all(|spec| {
+            self.containers.iter().any(|known| {
+                let ContainerState::Terminated { exit_code } = known.status.state else {
+                    return false;
+                };
+                known.status.name == spec.name && !runs_again(&self.pod, spec, exit_code, &status)
+            })
+        })
     }
 
     pub(super) fn take(&mut self, reports: &[Report]) {

@@ -33,8 +33,6 @@ pub(super) enum Ending {
     Time,
     /// `--until-ready`, and they are.
     Ready,
-    /// Its containers have ended well, and none runs again.
-    Succeeded,
     /// Nothing of the pod runs any more, nor will.
     Failed,
     /// Nobody reads the output any more.
@@ -109,10 +107,9 @@ impl Session {
         self.parts.containers.ready()
     }
 
-    /// Whether there is nothing left to probe, and how the pod has ended.
-    pub(super) fn over(&self) -> Option<Ending> {
-        let well = self.parts.containers.over()?;
-        Some(if well { Ending::Succeeded } else { Ending::Failed })
+    /// Whether there is nothing left to probe.
+    pub(super) fn failed(&self) -> bool {
+        self.parts.containers.failed()
     }
 
     /// Whether nobody reads the output any more.
@@ -260,7 +257,6 @@ impl Session {
         let good = match ending {
             Ending::Ready => true,
             Ending::Failed => false,
-            Ending::Succeeded => self.kills == 0 && !self.parts.until_ready,
             Ending::Signal | Ending::Time | Ending::Unread => {
                 ready && self.kills == 0 && !self.parts.until_ready
             }
@@ -270,7 +266,6 @@ impl Session {
             Ending::Signal => "signal",
             Ending::Time => "time",
             Ending::Ready => "ready",
-            Ending::Succeeded => "succeeded",
             Ending::Failed => "failed",
             Ending::Unread => return Ok(exit_code),
         };

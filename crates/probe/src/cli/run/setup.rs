@@ -136,7 +136,7 @@ fn used(args: &RunArgs, workload: &Workload, pod: &Pod) -> Result<Used, CliError
         // What cannot be expanded is reported by the probe's first result.
         if let Ok(command) = exec::expand(command, &container.env)
             && let Some(program) = command.first()
-            && let Err(reason) = program::find(program, container_path(&container.env).as_deref())
+            && let Err(reason) = program::find(program)
         {
             wrong.push(format!(
                 "{origin}: {} of container {:?}: {reason}, or --cri SOCKET to run it in its container",
@@ -193,11 +193,4 @@ fn assumptions(args: &RunArgs, workload: &Workload, pod: &Pod, used: &Used) -> V
         &format!("the annotation {PROBES} counts with --strict alone"),
     );
     notes
-}
-
-/// The PATH that a command of a container is looked up on, where the container has one.
-fn container_path(env: &[(String, String)]) -> Option<String> {
-    let env = exec::environment(env).ok()?;
-    let path = env.into_iter().rev().find(|(name, _)| name == "PATH");
-    path.map(|(_, path)| path)
 }

@@ -135,8 +135,6 @@ pub struct Engine {
     execs: usize,
     next_ticket: u64,
     notices: Vec<Notice>,
-    /// Tickets of attempts whose workers have ended.
-    abandoned: Vec<u64>,
     /// State of a former prober, by pod, until the pod is added.
     aside: HashMap<Arc<str>, Vec<Kept>>,
 }
@@ -224,7 +222,6 @@ impl Engine {
             execs: 0,
             next_ticket: 1,
             notices: Vec::new(),
-            abandoned: Vec::new(),
             aside: HashMap::new(),
         }
     }
@@ -242,12 +239,6 @@ impl Engine {
     /// What has happened since the last call.
     pub fn drain(&mut self) -> Vec<Notice> {
         std::mem::take(&mut self.notices)
-    }
-
-    /// Tickets of attempts that nobody waits for any more, since the last call. Whoever makes them gives them
-    /// up, and settles them: until then they keep their places.
-    pub fn abandoned(&mut self) -> Vec<u64> {
-        std::mem::take(&mut self.abandoned)
     }
 
     /// What is published about a container, by its ID.

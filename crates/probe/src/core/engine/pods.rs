@@ -156,10 +156,6 @@ impl Engine {
         {
             // Whoever makes the attempt is not done: it keeps its place under the limits until it is settled.
             flight.worker = None;
-            self.abandoned.push(ticket);
-            if let Some(entry) = self.pods.get_mut(slot.pod) {
-                self.queue.give_back(slot.pod, &mut entry.lines, flight.exec);
-            }
         }
         if let Some(entry) = self.pods.get_mut(slot.pod) {
             entry.workers.retain(|other| *other != id);

@@ -1,5 +1,4 @@
-//! Who waits for a free place: pods take turns, and none keeps more than its share of the places, so that
-//! none with many slow probes holds up the others.
+//! Who waits for a free place: pods take turns, so that none with many slow probes holds up the others.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -21,8 +20,6 @@ pub(super) struct Lines([Line; 2]);
 struct Line {
     workers: VecDeque<u32>,
     turn: Option<u64>,
-    /// Places that the pod holds.
-    held: usize,
 }
 
 impl Queue {
@@ -53,35 +50,17 @@ impl Queue {
         }
     }
 
-    /// Takes the turn of a pod that [`Queue::turn`] named: its worker that has waited longest; `None` where
-    /// it holds its share of the places. Then its next turn comes with the next place that it gives back.
-    pub(super) fn take(&mut self, pod: u32, lines: &mut Lines, exec: bool, share: usize) -> Option<u32> {
+    /// Takes the turn of a pod that [`Queue::turn`] named: its worker that has waited longest.
+    pub(super) fn take(&mut self, pod: u32, lines: &mut Lines, exec: bool) -> Option<u32> {
         let line = &mut lines.0[usize::from(exec)];
+        let worker = line.workers.pop_front();
         if let Some(turn) = line.turn.take() {
             self.turns[usize::from(exec)].remove(&turn);
         }
-        if line.held >= share {
-            return None;
-        }
-        let worker = line.workers.pop_front();
         if !line.workers.is_empty() {
             line.turn = Some(self.queue_up(pod, exec));
         }
         worker
-    }
-
-    /// A worker of the pod begins an attempt.
-    pub(super) fn hold(lines: &mut Lines, exec: bool) {
-        lines.0[usize::from(exec)].held += 1;
-    }
-
-    /// Its attempt ends, or nobody waits for it any more.
-    pub(super) fn give_back(&mut self, pod: u32, lines: &mut Lines, exec: bool) {
-        let line = &mut lines.0[usize::from(exec)];
-        line.held = line.held.saturating_sub(1);
-        if line.turn.is_none() && !line.workers.is_empty() {
-            line.turn = Some(self.queue_up(pod, exec));
-        }
     }
 
     /// Takes out a worker that waits no longer.

@@ -1,6 +1,5 @@
 //! Ticks and attempts.
 
-use super::queue::Queue;
 use super::schedule::period;
 use super::tally::text;
 use super::{Engine, Flight, Notice, State, why};
@@ -14,11 +13,10 @@ impl Engine {
     pub fn next_attempt(&mut self, now: Now) -> Option<Attempt> {
         self.ripen(now);
         while let Some((pod, exec)) = self.turn() {
-            let share = self.share(exec);
             let Some(lines) = self.pods.get_mut(pod).map(|entry| &mut entry.lines) else {
                 break;
             };
-            let Some(id) = self.queue.take(pod, lines, exec, share) else {
+            let Some(id) = self.queue.take(pod, lines, exec) else {
                 continue;
             };
             let Some(State::Ready { due, .. }) = self.workers.get(id).map(|slot| slot.state) else {
@@ -53,17 +51,6 @@ impl Engine {
             return None;
         }
         self.queue.turn(self.execs < self.config.exec_concurrency.max(1))
-    }
-
-    /// How many places one pod may hold at a time: all of them where it is alone, else an equal part for each
-    /// of up to eight pods. Attempts may last for as long as their manifests say.
-    fn share(&self, exec: bool) -> usize {
-        let all = if exec {
-            self.config.exec_concurrency
-        } else {
-            self.config.concurrency
-        };
-        all.div_ceil(self.index.len().clamp(1, 8)).max(1)
     }
 
     /// A worker waits no longer for what it waited for. A running attempt goes on.
@@ -233,9 +220,6 @@ impl Engine {
         let lag = now.mono.saturating_sub(due);
         self.next_ticket += 1;
         self.execs += usize::from(exec);
-        if let Some(entry) = self.pods.get_mut(slot.pod) {
-            Queue::hold(&mut entry.lines, exec);
-        }
         self.flights.insert(
             ticket,
             Flight {
@@ -273,9 +257,6 @@ impl Engine {
         let Some(slot) = self.workers.get_mut(id) else {
             return;
         };
-        if let Some(entry) = self.pods.get_mut(slot.pod) {
-            self.queue.give_back(slot.pod, &mut entry.lines, flight.exec);
-        }
         slot.state = State::Waiting(None);
         slot.plan.completed = Some(now.mono);
         let settled = match Settled::of(&outcome) {

@@ -74,9 +74,7 @@ impl<'a> Connection<'a> {
 
     /// Connects and asks for the health of `service`. `deadline` is what the peer is told; the caller
     /// enforces it.
-    pub(super) async fn check(&mut self, service: &str, deadline: Instant) -> Attempted {
-        // What became of the greeting of the connection before says nothing about the next.
-        self.opened = Opened::default();
+    pub(super) async fn check(&self, service: &str, deadline: Instant) -> Attempted {
         let connection = match dial::connect(self.address, self.source).await {
             Ok(connection) => connection,
             Err(error) => {

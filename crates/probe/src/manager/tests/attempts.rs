@@ -20,39 +20,6 @@ async fn a_worker_probes_once_per_period() {
     }
 }
 
-/// It may last for years, and only a restart would give its place back.
-#[tokio::test(start_paused = true)]
-async fn an_attempt_of_a_pod_that_is_gone_is_given_up() {
-    let under_way = Arc::new(());
-    let held = under_way.clone();
-    let prober = Fake(move |attempt: &Attempt| {
-        let (hangs, held) = (&*attempt.key.pod == "hangs", held.clone());
-        async move {
-            if hangs {
-                std::future::pending::<()>().await;
-            }
-            drop(held);
-            Outcome::success("")
-        }
-        .boxed()
-    });
-    let mut config = kubelet();
-    config.concurrency = 1;
-    let years = Probe {
-        timeout: Duration::from_secs(u64::from(u32::MAX)),
-        ..probe()
-    };
-    let (manager, _shutdown) = start(config, prober, &pod("hangs", Kind::Readiness, years));
-    until("it hangs", || Arc::strong_count(&under_way) == 3).await;
-    manager.remove_pod("hangs");
-    introduce(&manager, &pod("next", Kind::Readiness, probe()));
-    until("the next one is probed", || {
-        reading(&manager, "next", Kind::Readiness) == Some(Reading::Success)
-    })
-    .await;
-    assert_eq!(Arc::strong_count(&under_way), 2, "the hanging one was dropped");
-}
-
 #[tokio::test(start_paused = true)]
 async fn a_sleeping_manager_wakes_for_a_pod_that_is_due_sooner() {
     let (manager, _shutdown) = start(

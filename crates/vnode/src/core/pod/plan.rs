@@ -277,7 +277,7 @@ impl Machine {
         if over {
             probing.forget(out);
         } else if world.specs.iter().any(Spec::has_probes) && self.presence.is_up() {
-            probing.update(ending, || self.probed(world), out);
+            probing.update(world.pod, ending, || self.probed(world), out);
         }
         self.probing = probing;
     }

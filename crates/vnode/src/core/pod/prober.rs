@@ -1,9 +1,11 @@
 //! What is reported to the prober.
 
 use super::{Action, ProbeOrder};
+use evenkeel_api::names::annotations::PROBES;
 use evenkeel_probe::core::PodStatus;
+use k8s_openapi::api::core::v1::Pod;
 use std::fmt::Write;
-use std::hash::{DefaultHasher, Hasher};
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::num::NonZeroU64;
 
 /// What the prober knows of the pod; digests.
@@ -13,6 +15,7 @@ pub(super) enum Probing {
     #[default]
     Unknown,
     Watched {
+        annotation: u64,
         status: Option<NonZeroU64>,
         terminating: bool,
     },
@@ -29,17 +32,20 @@ impl Probing {
 
     /// Reports what has changed of a pod that runs and has probes. Of one that ends before it was ever
     /// watched there is nothing to report.
-    pub(super) fn update(&mut self, ending: bool, status: impl FnOnce() -> PodStatus, out: &mut Vec<Action>) {
-        if !ending && matches!(self, Self::Unknown) {
-            *self = Self::Watched {
-                status: None,
-                terminating: false,
-            };
-            out.push(Action::Probe(ProbeOrder::Watch));
+    pub(super) fn update(
+        &mut self,
+        pod: &Pod,
+        ending: bool,
+        status: impl FnOnce() -> PodStatus,
+        out: &mut Vec<Action>,
+    ) {
+        if !ending {
+            self.watch(annotation(pod), out);
         }
         let Self::Watched {
             status: known,
             terminating,
+            ..
         } = self
         else {
             return;
@@ -54,6 +60,29 @@ impl Probing {
             out.push(Action::Probe(ProbeOrder::Terminating));
         }
     }
+
+    fn watch(&mut self, new: u64, out: &mut Vec<Action>) {
+        match self {
+            Self::Watched { annotation, .. } if *annotation == new => return,
+            Self::Watched { annotation, .. } => *annotation = new,
+            Self::Unknown => {
+                *self = Self::Watched {
+                    annotation: new,
+                    status: None,
+                    terminating: false,
+                };
+            }
+        }
+        out.push(Action::Probe(ProbeOrder::Watch));
+    }
+}
+
+/// Digest of what decides how the pod is probed and can change while it runs.
+fn annotation(pod: &Pod) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    let annotations = pod.metadata.annotations.as_ref();
+    annotations.and_then(|all| all.get(PROBES)).hash(&mut hasher);
+    hasher.finish()
 }
 
 fn digest(status: &PodStatus) -> NonZeroU64 {

@@ -1,7 +1,6 @@
 //! Limits, and whose turn it is.
 
 use super::*;
-use crate::core::Attempt;
 use std::collections::HashMap;
 
 fn limited(concurrency: usize, exec_concurrency: usize) -> Engine {
@@ -26,16 +25,12 @@ fn add(engine: &mut Engine, uid: &str, containers: usize, probe: &Probe) {
 #[test]
 fn no_more_attempts_run_than_the_limits_say() {
     let mut engine = limited(5, 2);
-    for pod in ["exec", "exec too"] {
-        add(&mut engine, pod, 10, &exec());
-    }
-    for pod in ["tcp", "tcp too"] {
-        add(&mut engine, pod, 10, &probe());
-    }
+    add(&mut engine, "exec", 10, &exec());
+    add(&mut engine, "tcp", 10, &probe());
     let running = attempts(&mut engine, secs(100));
     let execs = running
         .iter()
-        .filter(|attempt| attempt.key.pod.starts_with("exec"))
+        .filter(|attempt| &*attempt.key.pod == "exec")
         .count();
     assert_eq!(
         (running.len(), execs),
@@ -43,43 +38,6 @@ fn no_more_attempts_run_than_the_limits_say() {
         "exec probes that wait hold up no others"
     );
     assert_eq!(engine.due(), None, "until one ends");
-}
-
-/// Attempts may last for as long as a manifest says: those of one pod must not take all places.
-#[test]
-fn a_pod_keeps_no_more_than_its_share_of_the_places() {
-    let mut engine = limited(8, 8);
-    add(&mut engine, "hangs", 20, &probe());
-    add(&mut engine, "other", 1, &probe());
-    let of = |running: &[Attempt], pod: &str| running.iter().filter(|it| &*it.key.pod == pod).count();
-    let running = attempts(&mut engine, secs(100));
-    assert_eq!((of(&running, "hangs"), of(&running, "other")), (4, 1));
-    assert_eq!(engine.due(), None, "until one ends");
-    // A place that it gives back is its own again, and one that its end gives back is anybody's.
-    let ends = |engine: &mut Engine, ticket| engine.settle(ticket, Outcome::success(""), false, secs(101));
-    let first = running
-        .iter()
-        .find(|it| &*it.key.pod == "hangs")
-        .expect("it runs");
-    ends(&mut engine, first.ticket);
-    assert_eq!(of(&attempts(&mut engine, secs(101)), "hangs"), 1);
-    engine.remove_pod("hangs");
-    let abandoned = engine.abandoned();
-    assert_eq!((abandoned.len(), engine.abandoned().len()), (4, 0));
-    add(&mut engine, "next", 20, &probe());
-    assert_eq!(
-        of(&attempts(&mut engine, secs(101)), "next"),
-        3,
-        "of eight places five are held"
-    );
-    for ticket in abandoned {
-        ends(&mut engine, ticket);
-    }
-    assert_eq!(
-        of(&attempts(&mut engine, secs(101)), "next"),
-        1,
-        "four of eight are its share"
-    );
 }
 
 #[test]

@@ -188,3 +188,11 @@ fn a_stalled_container_is_not_ready_whatever_its_probes_say() {
     bench.play(report(Doing::Running { since: time(0) }));
     assert_eq!(bench.condition("Ready").0, "True");
 }
+
+#[test]
+fn changed_settings_of_probes_reach_the_prober() {
+    let mut bench = Bench::running(probed("Always", "regular"));
+    bench.pod.metadata.annotations = Some([("evenkeel.io/probes".to_owned(), "{}".to_owned())].into());
+    bench.bump();
+    assert_eq!(orders(&bench.play(Input::Seen)), ["watch"]);
+}
